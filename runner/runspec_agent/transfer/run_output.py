@@ -28,11 +28,10 @@ def get(bucket: Bucket, mount: Mapping[str, Any], path: str) -> None:
         key = mount["key"] + below
         manifest = parsed(bucket.get(key + MANIFEST), key + MANIFEST)
         target = os.path.join(path, folder) if folder else path
+        os.makedirs(files.local(target), exist_ok=True)  # a save may be empty
         if manifest.saves:
             restore(bucket, mount["name"], target, key, manifest)
-            copied = True
-        else:
-            os.makedirs(files.local(target), exist_ok=True)
+            copied = copied or any((manifest.files, manifest.shape.folders, manifest.shape.links))
     if not copied:
         text = "mount '{}': {} has saved nothing in this output"
         raise Failure(text.format(mount["name"], mount["run"]), USAGE)

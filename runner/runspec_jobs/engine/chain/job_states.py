@@ -16,6 +16,15 @@ from runspec_jobs.state.run_record import Record
 SKIPPED, NOT_STARTED = "skipped", "not-started"  # in place of a `State`
 
 
+def describe_end(name: str, state: str) -> str:
+    """Return how a job or a run has ended, as a clause.
+
+    >>> describe_end("train", "failed"), describe_end("train", "cancelled")
+    ('train has failed', 'train was cancelled')
+    """
+    return f"{name} {'was' if state in (SKIPPED, State.CANCELLED) else 'has'} {state}"
+
+
 class JobState(NamedTuple):
     """One job of a chain. *state* is a `State`, `skipped` or `not-started`; *record* is None if it has no run.
 
@@ -86,5 +95,5 @@ def mark_skipped(one: JobState, ends: Mapping[str, JobState]) -> JobState:
     for name, how in one.needs.items():
         end = ends.get(name)
         if end is not None and end.is_over and not end.has_met(Condition(how)):
-            return one._replace(state=SKIPPED, reason=f"{name} has {end.state}")
+            return one._replace(state=SKIPPED, reason=describe_end(name, end.state))
     return one

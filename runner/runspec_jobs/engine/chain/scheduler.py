@@ -14,6 +14,7 @@ from runspec_jobs.engine import clients, start_run, wait as waiting
 from runspec_jobs.engine.chain.job_states import (
     SKIPPED,
     JobState,
+    describe_end,
     describe_unstarted,
     find_record,
     mark_skipped,
@@ -166,7 +167,7 @@ class Scheduler:
             return CANCELLED
         for name, how, end in self._list_ends(job):
             if end is not None and end.is_over and not end.has_met(how):
-                return f"{name} {'was' if end.state == SKIPPED else 'has'} {end.state}"
+                return describe_end(name, end.state)
         return ""
 
     def _start(self, job: str) -> bool:
@@ -240,7 +241,7 @@ class Scheduler:
         if status is None:
             return "it goes on"
         if status.state is not State.SUCCEEDED:
-            return f"{before.run} has {status.state}"
+            return describe_end(before.run, str(status.state))
         if self.new:
             return "all are started again"
         if mounts := start_run.changed_inputs(before, made):

@@ -111,6 +111,9 @@ def test_a_task_that_has_saved_nothing_has_an_empty_folder(tmp_path: Path) -> No
     (tmp_path / "made/a").write_text("1")
     bucket = store(tmp_path / "one")
     save(bucket, tmp_path / "made", task=1)
+    (tmp_path / "empty").mkdir()
+    save(bucket, tmp_path / "empty", task=2)
+    save(bucket, tmp_path / "empty", task=3)
     mount = {**MOUNT, "kind": "saves", "key": "runs/r/outputs/data/", "tasks": 3}
 
     inputs.get(bucket, mount, str(tmp_path / "in"))
@@ -118,6 +121,9 @@ def test_a_task_that_has_saved_nothing_has_an_empty_folder(tmp_path: Path) -> No
     assert sorted(describe(tmp_path / "in")) == ["task-0", "task-1", "task-1/a", "task-2"]
     with pytest.raises(Failure, match="prepare-abc234 has saved nothing in this output"):
         inputs.get(bucket, {**mount, "key": "runs/other/"}, str(tmp_path / "none"))
+    with pytest.raises(Failure, match="prepare-abc234 has saved nothing in this output"):
+        one = {"kind": "saves", "key": mount["key"], "task": 3}
+        inputs.get(bucket, {**MOUNT, **one}, str(tmp_path / "empty-too"))
 
 
 def test_a_copy_that_differs_from_what_was_saved_is_not_uploaded(tmp_path: Path) -> None:
