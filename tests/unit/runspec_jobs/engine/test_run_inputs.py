@@ -121,8 +121,8 @@ def test_a_task_that_has_saved_nothing_has_an_empty_folder(tmp_path: Path) -> No
     assert sorted(describe(tmp_path / "in")) == ["task-0", "task-1", "task-1/a", "task-2"]
     with pytest.raises(Failure, match="prepare-abc234 has saved nothing in this output"):
         inputs.get(bucket, {**mount, "key": "runs/other/"}, str(tmp_path / "none"))
+    one = {"kind": "saves", "key": mount["key"], "task": 3}
     with pytest.raises(Failure, match="prepare-abc234 has saved nothing in this output"):
-        one = {"kind": "saves", "key": mount["key"], "task": 3}
         inputs.get(bucket, {**MOUNT, **one}, str(tmp_path / "empty-too"))
 
 
