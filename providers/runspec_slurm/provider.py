@@ -7,10 +7,19 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step
+from runspec_jobs.provider import (
+    Client,
+    Facts,
+    Finding,
+    Options,
+    Problem,
+    Spec,
+    Step,
+    UsageError,
+)
 from runspec_jobs.provider.machines import Offer
 from runspec_jobs.provider.spec_checks import ends_as_a_whole, has_several_tasks
-from runspec_jobs.provider.types import Emulation
+from runspec_jobs.provider.types import Emulation, ForeignFile, Imported
 from runspec_slurm import check, job, plan
 from runspec_slurm.decision import decide
 from runspec_slurm.options import SlurmOptions
@@ -66,6 +75,15 @@ class SlurmProvider:
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(decide(spec, facts), spec, run, facts)
+
+    def imports(self, job: ForeignFile, cluster: ForeignFile | None) -> Imported:
+        from runspec_slurm.importing.conversion import convert
+
+        if cluster is not None:
+            raise UsageError(
+                f"{cluster.name}: a batch script has no file of a cluster", "omit --cluster"
+            )
+        return convert(job)
 
     def first_profile(self) -> str:
         from runspec_slurm.options import PROFILE_TEMPLATE

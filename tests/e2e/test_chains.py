@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from runspec_jobs import api
 from runspec_jobs.api.chains import load_chain
 from runspec_jobs.cli.app import run
 from tests.support.profiles import own_profile
+from tests.support.providers_of_chains import printed, stand_in
 from tests.support.requirements import need
 
 pytestmark = pytest.mark.slow
@@ -209,3 +212,49 @@ def test_a_pair_of_arrays_is_planned_as_one(
     (record,) = [step for step in steps if step["id"] == "record"]
     needs = json.loads(record["do"]["params"]["Body"])["needs"]
     assert needs == [{"run": "train-000000", "paired": True}]
+
+
+OF_ANOTHER = """
+apiVersion: runspec/v1
+name: prepare
+provider: {0}
+outputs: [{{name: data, path: /job/data}}]
+run: |
+  while test -e {1}; do sleep 0.1; done
+  echo 5 > ${{outputs.data}}/a
+---
+apiVersion: runspec/v1
+name: train
+provider: {0}
+mounts: [{{name: data, source: run://prepare/data, target: /job/in}}]
+run: |
+  echo read $(cat ${{mounts.data}}/a)
+"""
+
+
+@pytest.mark.parametrize(
+    "provider", ["slurm", "azure-batch", pytest.param("aws-batch", marks=pytest.mark.matrix)]
+)
+def test_a_chain_goes_on_from_a_run_of_another_machine_that_was_adopted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str
+) -> None:
+    """The other machine has a state folder of its own; it adopts the run while that goes on."""
+    monkeypatch.chdir(tmp_path)
+    going = tmp_path / "going"
+    going.touch()
+    (tmp_path / "all.yaml").write_text(OF_ANOTHER.format(provider, going).lstrip())
+
+    with stand_in(provider, "all.yaml"):
+        here = os.environ["RUNSPEC_HOME"]
+        assert run(["apply", "all.yaml", "--until", "prepare", "--detach"]) == 0
+        (prepare,) = [one.id for one in api.runs()]
+        monkeypatch.setenv("RUNSPEC_HOME", f"{here}-other")
+        assert run(["adopt", provider, prepare]) == 0
+        assert run(["apply", "all.yaml", "--detach"]) == 0
+        going.unlink()
+        assert run(["apply", "all.yaml"]) == 0
+
+        assert [one.id for one in api.runs("prepare")] == [prepare]
+        assert len(api.runs("train")) == 1
+        assert printed("train") == "read 5\n"
+        monkeypatch.setenv("RUNSPEC_HOME", here)

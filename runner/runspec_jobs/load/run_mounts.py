@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.errors import RunspecError
 from runspec_jobs.provider import Facts, Provider, SavedOutput, Spec, SupportsRunMounts

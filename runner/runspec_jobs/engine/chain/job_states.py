@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.engine.source_runs import meets
 from runspec_jobs.engine.status import read_full_status
 from runspec_jobs.provider import State, Status

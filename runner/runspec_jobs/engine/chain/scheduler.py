@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.engine import clients, start_run, wait as waiting
 from runspec_jobs.engine.chain.job_states import (
     SKIPPED,
