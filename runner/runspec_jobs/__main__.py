@@ -20,9 +20,6 @@ def main() -> int:
             return 0
         except OSError:
             pass  # the command line prints it again, and reports the error
-    from runspec_jobs import quick_imports
-
-    quick_imports.install()
     gc.disable()  # imports leave no garbage; enabled again before the command runs
     # Otherwise pydantic searches every installed package for plugins.
     if os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__") == "__all__":
