@@ -23,7 +23,7 @@ class Wrong:
 
 GOOD = {
     "the shortest": SHORT,
-    "times and sizes of others": SHORT + "timeout: 1-12:00\ncluster: {memory: 16Gi}\n",
+    "times and sizes of others": SHORT + "timeout: 1-12:00\ncluster: {memory: 16Gi, cpus: 8+}\n",
     "a script": HEAD + "run: |\n  echo hi\n",
     "numbers as words of a command": HEAD + "command: [sleep, 1, 2.5, true]\n",
     "a smoke test": SHORT + "smoke: [echo, 1]\n",

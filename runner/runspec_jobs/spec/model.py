@@ -117,6 +117,21 @@ NODES_SCHEMA = {
 OF_OTHERS = {"lowpriority": "spot", "dedicated": "on-demand"}
 
 
+CPUS_SCHEMA = {
+    "oneOf": [
+        {"type": "integer", "minimum": 1},
+        {"type": "string", "pattern": r"^[1-9][0-9]{0,8}\+$"},
+    ]
+}
+
+
+def _read_least(value: Any) -> Any:
+    """Return the number in `8+`, which others write for what `cpus` means: at least so many."""
+    if isinstance(value, str) and compiled(r"[1-9][0-9]{0,8}\+").fullmatch(value):
+        return int(value[:-1])
+    return value
+
+
 def _list_gpu_types(value: Any) -> Any:
     if isinstance(value, list) and not value:
         raise make_error("no type", "write gpu_type: A100, or remove it")
@@ -186,7 +201,12 @@ class Cluster(Model):
         "`spot`. `pool:NAME` uses existing machines, which the profile describes under "
         "`pools`.",
     )
-    cpus: Positive | None = Field(default=None, description="Number of processor cores.")
+    cpus: Annotated[Positive, BeforeValidator(_read_least), WithJsonSchema(CPUS_SCHEMA)] | None = (
+        Field(
+            default=None,
+            description="Least number of processor cores, such as `8`. `8+` means the same.",
+        )
+    )
     memory: Bytes | None = Field(default=None, description="Main memory, such as `16GiB`.")
     gpus: Positive | None = Field(default=None, description="Number of GPUs.")
     gpu_types: Annotated[
