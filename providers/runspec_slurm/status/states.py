@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from runspec_agent.base.end_causes import PEER, TIMEOUT
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import Attempt, NodeStatus, State, Status
 from runspec_jobs.provider.node_ends import overdue
@@ -21,7 +22,6 @@ WAITING = frozenset(
 AGAIN = 75  # the exit code of an attempt that another one follows
 STOPPED = 143  # the exit code of an attempt that was told to end: 128 + SIGTERM
 TOO_LONG = 124  # the exit code of a job that reached its timeout, as of timeout(1)
-TIMEOUT = "timeout"  # the cause of an attempt that a time limit has ended
 LAUNCH_SIGNAL = 128 + 53  # of a job whose output or folder could not be opened, not of its program
 BY_US = "cancelled by runspec"
 
@@ -67,6 +67,8 @@ class Task(NamedTuple):
         """
         own = self.notes.get(AttemptKey(self.number, number, rank))
         whole = self.notes.get(AttemptKey(self.number, number, BATCH))
+        if own is not None and own.get("cause") == PEER:
+            own = {**own, "code": STOPPED}  # its agent ended with the code of the other node
         if own is None or whole is None:
             return whole if own is None else own
         late = whole.get("cause") == TIMEOUT or whole.get("code") == TOO_LONG
@@ -80,8 +82,8 @@ class Task(NamedTuple):
 
     def is_own(self, number: int, rank: int) -> bool:
         """Return whether the program of that node failed by itself: its code means what the program means by it."""
-        late = (self.note(number, rank) or {}).get("cause") == TIMEOUT
-        return AttemptKey(self.number, number, rank) in self.codes and not late
+        cause = (self.note(number, rank) or {}).get("cause")
+        return AttemptKey(self.number, number, rank) in self.codes and cause not in (TIMEOUT, PEER)
 
     @property
     def noted(self) -> bool:
@@ -169,9 +171,8 @@ def _code(task: Task, number: int, rank: int) -> int | None:
         code = task.row.code if task.row is not None else task.past.code if task.past else None
         unset = task.state not in ("COMPLETED", "FAILED") and not code
         code = None if code == LAUNCH_SIGNAL or unset else code
-    if (
-        code != 0
-    ):  # the agent exits with another code if the program's would mean something to a service
+    # The agent exits with another code if the program's would mean something to a service.
+    if code != 0 and task.is_own(number, rank):
         code = task.codes.get(AttemptKey(task.number, number, rank), code)
     return code
 

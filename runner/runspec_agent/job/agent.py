@@ -223,8 +223,8 @@ class Agent:
             self.ended_with = held
         if held != ended:
             self.cause = end_causes.RECLAIMED
-        elif is_of_another:
-            self.cause = end_causes.PROGRAM
+        elif is_of_another:  # without exit records, that node's end stands for the job
+            self.cause = end_causes.PROGRAM if self.ends is None else end_causes.PEER
         elif ended != code and ended == TOO_LONG:
             self.cause = end_causes.TIMEOUT  # all nodes have the same
         elif ended != code:

@@ -310,6 +310,22 @@ def test_the_node_that_failed_by_itself_is_the_reason_and_not_one_that_was_told_
     assert (found.exit_code, found.reason) == (7, "exited with code 7")
 
 
+def test_a_node_that_heard_of_the_failure_of_another_one_did_not_fail_by_itself() -> None:
+    """Its agent ends with the code of that node, and counts the failure."""
+    notes = {
+        AttemptKey(0, 1, 0): note(3, own=143, cause="peer", why="node 1 has failed"),
+        AttemptKey(0, 1, 1): note(3, own=3, cause="program"),
+        AttemptKey(0, 1, BATCH): note(3),
+    }
+    codes = {AttemptKey(0, 1, 0): 3, AttemptKey(0, 1, 1): 3}
+
+    found = ended([row("FAILED", "NonZeroExitCode", 3)], notes, codes, nodes=2)
+
+    said = [(node.exit_code, node.reason) for node in found.nodes]
+    assert said == [(143, reasons.STOPPED), (3, "exited with code 3")]
+    assert (found.exit_code, found.reason) == (3, "exited with code 3")
+
+
 def test_a_job_that_is_queued_again_waits_for_its_next_try() -> None:
     found = states.tasks(
         1, [row("PENDING", "BeginTime", restarts=1)], {AttemptKey(0, 1, BATCH): note(75)}, {}

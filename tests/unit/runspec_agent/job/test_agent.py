@@ -955,6 +955,23 @@ def test_a_143_of_another_node_is_a_failure_that_another_attempt_follows(
 
 
 @pytest.mark.parametrize("kind", ["folder"], indirect=True)
+def test_the_exit_record_of_a_node_says_that_another_one_ended_it(
+    service: Service, bucket: Bucket
+) -> None:
+    record = {"shape": "nodes", "nodes": 2}
+    script = "[ $RUNSPEC_RANK = 0 ] || exit 3; exec sleep 600"
+
+    jobs = [
+        service.starts(*sh(script), record=record, at=str(n), BATCH_NODE=str(n), RUNSPEC_ENDS="1")
+        for n in range(2)
+    ]
+
+    assert [job.wait(LIMIT_S) for job in jobs] == [3, 3]
+    notes = [json.loads(bucket.get(f"runs/r/ends/0/1/{n}") or b"") for n in range(2)]
+    assert [(note["own"], note["cause"]) for note in notes] == [(143, "peer"), (3, "program")]
+
+
+@pytest.mark.parametrize("kind", ["folder"], indirect=True)
 def test_the_timeout_of_another_node_is_that_of_the_job(service: Service, bucket: Bucket) -> None:
     """All nodes have the same, and one of them reaches it first."""
     record = {**ENDS, "shape": "nodes", "nodes": 2, "timeout_s": 1}
