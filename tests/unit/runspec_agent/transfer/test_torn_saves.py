@@ -1,8 +1,8 @@
 """Machines that are lost while they save: whoever starts next finds one save, whole, and the last one that counted.
 
 The agent is the one of jobs, started as services start it, with a program that writes two files of one checkpoint. Both
-are killed at once, before or after a request to the store, or at any moment. `RUNSPEC_FAULTS=all` has 67 kills for each
-store, and files of 400 MB.
+are killed at once, before or after a request to the store, or at any moment. `RUNSPEC_FAULTS=all` has a kill before and
+after each request of three saves, 67 kills at least for each store, and files of 400 MB.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -29,6 +30,8 @@ pytestmark = pytest.mark.slow
 
 AT = "runs/r/outputs/my-model/0/0/"
 KILLS = 67 if ALL else 8
+SAVES = 3  # of which every request is a boundary
+LARGE = 100_000_000  # bytes
 LONGEST_S = 60.0  # until an attempt has come to the request at which it is to be killed
 
 
@@ -92,19 +95,46 @@ class Attempt:
         self._heard.join()
 
 
-class Loss:
-    """Loses the machine of an *attempt* at a request that changes an output: *count* of them, *before* it is done."""
+class Boundary(NamedTuple):
+    """One of the requests of an attempt that change an output, counted from 1; *before* it is done or after."""
 
-    def __init__(self, count: int, *, before: bool) -> None:
-        self.count, self.before = count, before
+    number: int
+    before: bool
+
+
+def changes(call: Call) -> bool:
+    return call.method in ("PUT", "DELETE", "POST") and "/outputs/" in call.path
+
+
+class Count:
+    """Counts the requests that change an output, until SAVES saves count."""
+
+    def __init__(self) -> None:
+        self.count = self.saves = 0
+        self.done = threading.Event()
+        self._lock = threading.Lock()
+
+    def __call__(self, call: Call, *, before: bool) -> None:
+        with self._lock:
+            if self.done.is_set() or not changes(call):
+                return
+            self.count += before
+            self.saves += not before and MANIFEST in call.path
+            if self.saves == SAVES:
+                self.done.set()
+
+
+class Loss:
+    """Loses the machine of an *attempt* at a boundary."""
+
+    def __init__(self, at: Boundary) -> None:
+        self.count, self.before = at
         self.attempt: Attempt | None = None
         self.done = threading.Event()
         self._lock = threading.Lock()
 
     def __call__(self, call: Call, *, before: bool) -> None:
-        if before != self.before or call.method not in ("PUT", "DELETE", "POST"):
-            return
-        if "/outputs/" not in call.path:
+        if before != self.before or not changes(call):
             return
         with self._lock:
             self.count -= 1
@@ -113,15 +143,36 @@ class Loss:
                 self.done.set()
 
 
-def lost_at_requests(service: Service, way: Way, number: int, size: int) -> Attempt:
-    """Begin an attempt that is lost at a boundary: each has its turn."""
-    count = number // 2 % 16 if size < 100_000_000 else 2 * number  # large files go in many parts
-    loss = Loss(1 + count, before=number % 2 == 0)
-    way.hook = loss
+def kills(service: Service, way: Way | None, size: int) -> list[Boundary | None]:
+    """Return where the attempts after the first one are lost: at boundaries, or, for None, at some time.
+
+    The first attempt counts the boundaries. Large files go in many parts, of which few are tried.
+    """
+    if way is None:
+        return [None] * (KILLS if size < LARGE else 12)
+    if size >= LARGE:
+        return [Boundary(1 + 2 * n, n % 2 == 0) if n % 4 else None for n in range(1, 13)]
+    way.hook = count = Count()
+    attempt = Attempt(service, 1, size)
+    assert count.done.wait(LONGEST_S)
+    attempt.is_lost()
+    attempt.ended()
+    way.hook = None
+    way.is_idle()
+    every = [Boundary(n, before) for n in range(1, count.count + 1) for before in (True, False)]
+    chosen = every if ALL else [every[n * len(every) // 6] for n in range(6)]
+    return [*chosen, *[None] * max(KILLS - len(chosen), 2)]
+
+
+def lost_at(service: Service, way: Way, number: int, size: int, at: Boundary) -> Attempt:
+    """Begin an attempt that is lost at a boundary."""
+    way.hook = loss = Loss(at)
     attempt = loss.attempt = Attempt(service, number, size)
-    if not loss.done.wait(LONGEST_S):
+    reached = loss.done.wait(LONGEST_S)
+    if not reached:
         attempt.is_lost()
     way.hook = None
+    assert reached or size >= LARGE, f"no request {at.number} of this attempt changed an output"
     return attempt
 
 
@@ -144,11 +195,11 @@ def test_no_start_sees_two_saves_and_none_that_counted_is_lost(
     service: Service, bucket: Bucket, way: Way | None, tmp_path: Path, size: int
 ) -> None:
     """A kill after the other, of one run."""
-    kills = KILLS if size < 100_000_000 else 12
-    counts = 0
-    for number in range(1, kills + 1):
-        if way is not None and number % 4:
-            attempt = lost_at_requests(service, way, number, size)
+    tried = kills(service, way, size)
+    counts = counted(bucket, tmp_path)
+    for number, at in enumerate(tried, 2):
+        if way is not None and at is not None:
+            attempt = lost_at(service, way, number, size, at)
         else:
             attempt = lost_at_some_time(service, number, size)
         attempt.ended()
@@ -160,7 +211,7 @@ def test_no_start_sees_two_saves_and_none_that_counted_is_lost(
         counts = after
 
     assert counts > 0, "nothing was saved at all"
-    last = Attempt(service, kills + 1, size, last=True)
+    last = Attempt(service, len(tried) + 2, size, last=True)
     last.ended()
 
     assert (last.job.returncode, last.found) == (0, [counts, counts]), last.err
