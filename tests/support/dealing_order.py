@@ -31,7 +31,6 @@ LONG = {
     "e2e/test_podman.py": 90.0,
     "wherever_the_service_fails[aws-batch]": 90.0,
     "runspec_parallelcluster/check/test_validators.py": 80.0,
-    "wherever_a_call_goes_wrong[aws-batch-signed-it is refused for now]": 80.0,
     "realnames/test_parallelcluster.py": 75.0,
     "e2e/test_azure_podman.py": 75.0,
     "e2e/test_hands_on.py": 70.0,
