@@ -227,7 +227,7 @@ def test_pairs_fine_tuning_and_evaluation_are_one_chain_that_goes_on_the_next_da
 
     with stand_in(provider, CHAIN):
         following = subprocess.Popen([sys.executable, "-m", "runspec_jobs", *line])
-        until(lambda: any(run.outputs() for run in api.runs("mrpc-bert")))
+        until(lambda: any(run.outputs() for run in api.runs("mrpc-bert")), 300)
         assert run(["cancel", "mrpc"]) == 0
         assert following.wait() == 1
         assert states("mrpc", capsys)["mrpc-bert"] == "cancelled"
