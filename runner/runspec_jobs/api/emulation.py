@@ -20,7 +20,7 @@ from runspec_jobs.document.nodes import format_flow
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.load import chain_file, inputs, profile, registry, source
-from runspec_jobs.load.overrides import Overrides, apply_overrides
+from runspec_jobs.load.overrides import Overrides, apply_overrides, override_job
 from runspec_jobs.provider import Provider, Spec, SupportsEmulatedContainers, SupportsEmulation
 from runspec_jobs.provider.types import Emulation
 from runspec_jobs.state import atomic_io
@@ -107,8 +107,9 @@ def _fill(provider: Provider, stage: Emulation, name: str, folder: Path) -> None
 def _read(file: Path, overrides: Overrides) -> list[tuple[SourceFile, Spec]]:
     is_chain = chain_file.is_chain(file)
     texts = chain_file.read_chain(file).texts if is_chain else (source.read_file(file),)
+    change = override_job if is_chain else apply_overrides
     specs = []
-    for text in (apply_overrides(one, overrides) for one in texts):
+    for text in (change(one, overrides) for one in texts):
         spec, problems = source.validate_text(text)
         if spec is None:
             if text.document is not None:

@@ -52,6 +52,20 @@ def apply_overrides(text: SourceFile, overrides: Overrides) -> SourceFile:
     return changed_text
 
 
+def override_job(text: SourceFile, overrides: Overrides) -> SourceFile:
+    """Return a job of a chain with the settings for it, `JOB:PATH=VALUE`, and those for all jobs."""
+    value = None if text.document is None else text.document.value
+    name = value.get("name") if isinstance(value, dict) else None
+    own = []
+    for setting in overrides.settings:
+        job, colon, _ = setting.partition("=")[0].partition(":")
+        if not colon:
+            own.append(setting)
+        elif job == name:
+            own.append(setting.removeprefix(f"{job}:"))
+    return apply_overrides(text, overrides._replace(settings=own))
+
+
 Change = Callable[[dict[str, Value]], tuple[Path, Value, str]]
 
 

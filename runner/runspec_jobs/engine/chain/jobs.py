@@ -12,7 +12,7 @@ from runspec_jobs.errors import UsageError
 from runspec_jobs.load import chain_file, inputs
 from runspec_jobs.load.chain_file import ChainFile
 from runspec_jobs.load.inputs import PlanInputs
-from runspec_jobs.load.overrides import Overrides, apply_overrides
+from runspec_jobs.load.overrides import Overrides, override_job
 from runspec_jobs.load.run_mounts import SourceRun
 from runspec_jobs.load.source import InvalidSpec, SourceFile
 from runspec_jobs.plan import model
@@ -93,7 +93,7 @@ def read_jobs(
     reporter: Reporter,
 ) -> ChainJobs:
     """Return the jobs of *file*; the arguments are those of `api.chains.load_chain`, which says what is raised."""
-    texts = [_override(text, provider, settings) for text in file.texts]
+    texts = [override_job(text, Overrides(provider, settings)) for text in file.texts]
     specs = _parse_specs(replace(file, texts=tuple(texts)))
     wanted = _choose_jobs(specs, only, until)
     _demand_jobs(settings, specs)
@@ -101,20 +101,6 @@ def read_jobs(
     chosen = {name: made for name, made in gathered.gather().items() if name in wanted}
     chain = ChainJobs(chosen, provider)
     return replace(chain, inputs={name: _add_parents(chain, name) for name in chosen})
-
-
-def _override(text: SourceFile, provider: str | None, settings: Sequence[str]) -> SourceFile:
-    """Return a job with the settings for it, and those for all jobs."""
-    value = None if text.document is None else text.document.value
-    name = value.get("name") if isinstance(value, dict) else None
-    own = []
-    for setting in settings:
-        job, colon, _ = setting.partition("=")[0].partition(":")
-        if not colon:
-            own.append(setting)
-        elif job == name:
-            own.append(setting.removeprefix(f"{job}:"))
-    return apply_overrides(text, Overrides(provider, own))
 
 
 def _parse_specs(file: ChainFile) -> dict[str, Spec]:

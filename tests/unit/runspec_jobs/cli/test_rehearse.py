@@ -128,6 +128,23 @@ def test_what_a_rehearsed_job_printed_stays_in_the_folder(job: Path, tmp_path: P
 
 
 @pytest.mark.process
+def test_a_setting_for_one_job_of_a_rehearsed_chain_changes_that_job(
+    job: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    text = job.read_text().replace("echo printed", "echo $RUNSPEC_RUN ${WORD:-unchanged}")
+    chain = tmp_path / "all.yaml"
+    chain.write_text(f"{text.replace('job', 'one')}---\n{text.replace('job', 'two')}")
+
+    code = run(["rehearse", str(chain), "--set", "two:env.WORD=changed"])
+
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    assert sorted(re.findall(r"(one|two)-\w{6} (\w+)", said.out)) == [
+        ("one", "unchanged"), ("two", "changed"),
+    ]  # fmt: skip
+
+
+@pytest.mark.process
 @pytest.mark.parametrize(("verb", "what"), [("fetch", "be kept"), ("destroy", "be deleted")])
 def test_what_fails_after_a_job_that_succeeded_is_named(
     job: Path,
