@@ -59,8 +59,8 @@ def _attempt(which: AttemptKey, attempt: Job, job: Job, codes: Codes, ends: Node
     reason = reasons.of_attempt(attempt, code if noted is None else noted, preempted=preempted)
     reason = late or reason
     began_s, ended_s = _seconds(attempt.get("startedAt")), _seconds(attempt.get("stoppedAt"))
-    own = code if noted is None else noted
-    return Attempt(which.number, own, reason, preempted, began_s, ended_s)
+    own_code = code if noted is None else noted
+    return Attempt(which.number, own_code, reason, preempted, began_s, ended_s)
 
 
 def began_s(job: Job) -> float | None:
@@ -82,8 +82,8 @@ def noted(key: str) -> tuple[AttemptKey, int] | None:
     (AttemptKey(task=2, rank=0, number=1), 139)
     """
     node, _, attempt = key.partition("/")
-    words = [*node.split("-"), *attempt.split("-")]
-    if len(words) != 4 or not all(word.isdigit() for word in words):
+    numbers = [*node.split("-"), *attempt.split("-")]
+    if len(numbers) != 4 or not all(word.isdigit() for word in numbers):
         return None
-    task, rank, number, code = map(int, words)
+    task, rank, number, code = map(int, numbers)
     return AttemptKey(task, rank, number), code

@@ -62,20 +62,20 @@ def ways_out(session: Session, subnets: Iterable[Mapping[str, Any]]) -> Iterator
     inner = _with_endpoints(session)
     for subnet in subnets:
         name = subnet["SubnetId"]
-        own = [
+        associated = [
             t for t in tables if any(a.get("SubnetId") == name for a in t.get("Associations", ()))
         ]
         main = [t for t in tables if any(a.get("Main") for a in t.get("Associations", ()))]
-        own = own or [t for t in main if t["VpcId"] == subnet["VpcId"]]
+        associated = associated or [t for t in main if t["VpcId"] == subnet["VpcId"]]
         if subnet["VpcId"] in inner:
             yield Finding(
                 f"{name} is in a network with VPC endpoints for all services that machines need",
                 True,
             )
-        elif _is_public(subnet, own):
+        elif _is_public(subnet, associated):
             message = f"{name} has no NAT gateway, and gives machines public addresses: enough for jobs of one node"
             yield Finding(f"{message}; those of several nodes need one, or VPC endpoints", True)
-        elif not any(r.get("NatGatewayId") for t in own for r in t.get("Routes", ())):
+        elif not any(r.get("NatGatewayId") for t in associated for r in t.get("Routes", ())):
             message = f"{name} has no NAT gateway: nodes of one job cannot get images or reach S3"
             yield Finding(
                 message,

@@ -45,29 +45,29 @@ class Logs:
         places, over = self.jobs.places(run, record), has_ended(job)
         if over:  # a node may have started and ended since the last request
             self.jobs.poller.describe([p.job for p in places], anew=True)
-        for place in places:
-            known = self.jobs.poller.known(place.job)
+        for node in places:
+            known = self.jobs.poller.known(node.job)
             if known and (streams := attempts(known)):
-                self._stream(run, place, record["log_group"]).know(streams, over=over)
+                self._stream(run, node, record["log_group"]).know(streams, over=over)
         return [self._streams[key] for key in sorted(self._streams) if key[0] == run]
 
-    def _stream(self, run: str, place: Place, group: str) -> CloudStream:
-        key = (run, place.task, place.rank)
+    def _stream(self, run: str, node: Place, group: str) -> CloudStream:
+        key = (run, node.task, node.rank)
         if key not in self._streams:
             clock = self.jobs.poller.service_s
-            self._streams[key] = CloudStream(self.session, group, place.task, place.rank, clock)
+            self._streams[key] = CloudStream(self.session, group, node.task, node.rank, clock)
         return self._streams[key]
 
 
 def attempts(job: Job) -> list[Attempt]:
     """Return the attempts of *job* that have a log stream, in order."""
     streams = {
-        name: Attempt(name, _seconds(one.get("stoppedAt")))
-        for one in job.get("attempts", ())
-        if (name := one.get("container", {}).get("logStreamName"))
+        name: Attempt(name, _seconds(attempt.get("stoppedAt")))
+        for attempt in job.get("attempts", ())
+        if (name := attempt.get("container", {}).get("logStreamName"))
     }
-    if own := job.get("container", {}).get("logStreamName"):
-        streams.setdefault(own, Attempt(own, _seconds(job.get("stoppedAt"))))
+    if own_stream := job.get("container", {}).get("logStreamName"):
+        streams.setdefault(own_stream, Attempt(own_stream, _seconds(job.get("stoppedAt"))))
     return list(streams.values())
 
 

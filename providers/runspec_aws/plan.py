@@ -71,10 +71,10 @@ def overrides(run: str, options: AwsOptions) -> dict[str, Any]:
 
     Only one signed URL is passed, that of the list of all others, because overrides are limited to 8,192 bytes.
     """
-    own: dict[str, Any] = {"RUNSPEC_RUN": run}
+    values: dict[str, Any] = {"RUNSPEC_RUN": run}
     if options.files == "signed":
-        own["RUNSPEC_FILES"] = signed.mark("GET", signed.files_key(run, options))
-    return {"environment": [{"name": name, "value": value} for name, value in own.items()]}
+        values["RUNSPEC_FILES"] = signed.mark("GET", signed.files_key(run, options))
+    return {"environment": [{"name": name, "value": value} for name, value in values.items()]}
 
 
 def _size(shape: JobShape, run: str, options: AwsOptions) -> Mapping[str, Any]:

@@ -44,11 +44,11 @@ def waiting(job: Mapping[str, Any]) -> str:
     status, reason = job["status"], str(job.get("statusReason", ""))
     if status in ("RUNNING", "SUCCEEDED", "FAILED"):
         return ""
-    for code, words in STUCK.items():
+    for code, text in STUCK.items():
         if reason.startswith(code):
-            return f"{words} ({reason})"
-    words = WAITING.get(status, "AWS Batch has a status that this version of runspec does not know")
-    return f"{words} ({status}{': ' + reason if reason else ''})"
+            return f"{text} ({reason})"
+    text = WAITING.get(status, "AWS Batch has a status that this version of runspec does not know")
+    return f"{text} ({status}{': ' + reason if reason else ''})"
 
 
 def ended(job: Mapping[str, Any]) -> str:
@@ -97,17 +97,17 @@ def late(
 
 
 def _words(container: Mapping[str, Any], code: int | None, reason: str) -> str:
-    own, words = str(container.get("reason", "")), _explained(container)
-    if not words and code is not None:
-        words = f"exited with code {code}{_signal(code)}"
-        words += "" if reason in ("", EXITED) else f" ({reason})"
-    return words or _given_up(reason) or own or reason or "AWS Batch gives no reason"
+    detail, text = str(container.get("reason", "")), _explained(container)
+    if not text and code is not None:
+        text = f"exited with code {code}{_signal(code)}"
+        text += "" if reason in ("", EXITED) else f" ({reason})"
+    return text or _given_up(reason) or detail or reason or "AWS Batch gives no reason"
 
 
 def _explained(container: Mapping[str, Any]) -> str:
     """Return what a reason of the service means, or an empty string."""
-    own = str(container.get("reason", ""))
-    return next((f"{text} ({own})" for name, text in EXPLAINED.items() if name in own), "")
+    detail = str(container.get("reason", ""))
+    return next((f"{text} ({detail})" for name, text in EXPLAINED.items() if name in detail), "")
 
 
 def was_reclaimed(attempt: Mapping[str, Any], job: Mapping[str, Any]) -> bool:

@@ -110,11 +110,11 @@ class Subscription:
         ask = self.compute.usage.list
         with translated("list quotas"):
             return {
-                vm_sizes.family_key(str(one.name.value)): Usage(
-                    int(one.current_value), int(one.limit)
+                vm_sizes.family_key(str(usage.name.value)): Usage(
+                    int(usage.current_value), int(usage.limit)
                 )
-                for one in collected("Usage_List", lambda: ask(self.region, cls=elements))
-                if one.name and None not in (one.current_value, one.limit)
+                for usage in collected("Usage_List", lambda: ask(self.region, cls=elements))
+                if usage.name and None not in (usage.current_value, usage.limit)
             }
 
 
@@ -136,13 +136,13 @@ def _label(url: str, number: int) -> str:
     return labels[number] if len(labels) > number else ""
 
 
-def _sku(one: Any) -> Sku:
+def _sku(sku: Any) -> Sku:
     """Return a VM size with its capabilities, whose values are text.
 
     If a size has fewer cores than its hardware, `vCPUsAvailable` is the number that it has.
     """
-    can = {c.name: c.value for c in one.capabilities or ()}
-    facts: dict[str, Any] = {"family": one.family}
+    can = {c.name: c.value for c in sku.capabilities or ()}
+    facts: dict[str, Any] = {"family": sku.family}
     if cpus := can.get("vCPUsAvailable") or can.get("vCPUs"):
         facts["cpus"] = int(cpus)
     if memory := can.get("MemoryGB"):
@@ -154,7 +154,7 @@ def _sku(one: Any) -> Sku:
         facts["disk_gib"] = max(disks) // MIB_IN_GIB
     if "LowPriorityCapable" in can:
         facts["spot"] = can["LowPriorityCapable"] == "True"
-    return Sku(facts, _refused(one.restrictions or ()))
+    return Sku(facts, _refused(sku.restrictions or ()))
 
 
 def _refused(restrictions: Iterable[Any]) -> str | None:

@@ -25,8 +25,8 @@ def account(options: Account) -> str:
 
 def setting(spec: Spec, key: str) -> tuple[str, ...]:
     """Return the path of a setting of Azure Batch for a problem: in the spec if it sets *key*, else the provider."""
-    own = spec.providers.get("azure-batch", {})
-    return ("providers", "azure-batch", key) if key in own else ("provider",)
+    settings = spec.providers.get("azure-batch", {})
+    return ("providers", "azure-batch", key) if key in settings else ("provider",)
 
 
 def batch(operation: str, path: dict[str, str] | None = None, body: Any = None) -> Request:

@@ -101,21 +101,21 @@ class Signer:
     def sign(self, rights: str, key: str) -> str:
         """https://learn.microsoft.com/rest/api/storageservices/create-service-sas"""
         wanted_s = float(self.options.signed_for)
-        own: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "account_name": self.options.storage_account,
             "container_name": self.options.container,
             "permission": rights,
             "protocol": "https",
         }
         if self.account.account_key:
-            own["account_key"] = self.account.account_key
+            arguments["account_key"] = self.account.account_key
         else:
             wanted_s = min(wanted_s, LONGEST_S - 2 * EARLY_S)
-            own["user_delegation_key"] = self._key(wanted_s)
-        own["expiry"] = datetime.now(UTC) + timedelta(seconds=wanted_s)
+            arguments["user_delegation_key"] = self._key(wanted_s)
+        arguments["expiry"] = datetime.now(UTC) + timedelta(seconds=wanted_s)
         if key:
-            return generate_blob_sas(blob_name=key, **own)
-        return generate_container_sas(**own)
+            return generate_blob_sas(blob_name=key, **arguments)
+        return generate_container_sas(**arguments)
 
     def delegation(self) -> datetime:
         """Get a user delegation key for the login, and return when it expires. Raise the errors of `Client.call`."""

@@ -72,10 +72,10 @@ class Blobs:
     @cached_property
     def store(self) -> AzureStore:
         end = store_layout.endpoint(self.options)
-        own: dict[str, Any] = {"account_key": self.account_key} if self.account_key else {}
-        if not own:
+        login: dict[str, Any] = {"account_key": self.account_key} if self.account_key else {}
+        if not login:
             refuse_plain("blob_url", end)
-            own["credential_provider"] = self._token
+            login["credential_provider"] = self._token
         with translated("open the store"):
             return AzureStore(
                 self.options.container,
@@ -85,7 +85,7 @@ class Blobs:
                     "allow_http": urlsplit(end).scheme == "http",
                     "timeout": timedelta(minutes=10),
                 },
-                **own,
+                **login,
             )
 
     def _token(self) -> Any:

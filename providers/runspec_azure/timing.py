@@ -50,7 +50,7 @@ class PollScheduler:
             return True  # a follower continues after the new output, at another mark; other readers read it again
         if known.last:
             return False
-        shared = sum(one.calls for one in self._quiet.values() if not one.last)
+        shared = sum(poll.calls for poll in self._quiet.values() if not poll.last)
         if known.patience < shared:
             return self.clock() - known.at_s >= self.pause_s * known.patience
         waited = self.clock() - known.at_s >= self.pause_s * shared

@@ -242,13 +242,13 @@ class BatchAiClient:
         return self.files.streams(task, self.path_of(job.name), over=state.terminal, waits=waits)
 
     def places(self, run: str) -> Places:
-        own = self.options
-        logs = store_volumes.logs(own)
-        if own.logs is None and own.file_share is not None and own.storage_account is not None:
-            logs = clouds.of(own).share_url(own.storage_account, own.file_share)
+        options = self.options
+        logs = store_volumes.logs(options)
+        if options.logs is None and options.file_share is not None and options.storage_account is not None:
+            logs = clouds.of(options).share_url(options.storage_account, options.file_share)
         return Places(
             logs,
-            f"{store_layout.endpoint(own)}/{own.container or ''}/{store_volumes.kept(run, own)}",
+            f"{store_layout.endpoint(options)}/{options.container or ''}/{store_volumes.kept(run, options)}",
         )
 
     def outputs(self, run: str) -> Sequence[OutputFile]:

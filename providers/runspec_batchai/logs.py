@@ -98,7 +98,7 @@ class Files:
         if last is None or (over and not (last.over and last.some)):
             return True
         pause_s = self.timing.listed_s if last.some else self.timing.poll_s
-        asked = sum(not (one.over and one.some) for one in self._listed.values())
+        asked = sum(not (listed.over and listed.some) for listed in self._listed.values())
         return not last.over and self.clock.monotonic() - last.at > pause_s * asked
 
     def list(self, path: Mapping[str, str], directory: str, below: str = ".") -> Iterator[Found]:

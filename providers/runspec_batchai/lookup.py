@@ -51,7 +51,7 @@ def refuse(arm: Arm, kind: str, path: Mapping[str, str]) -> None:
 def _inside(arm: Arm, kind: str, path: Mapping[str, str]) -> Iterator[str]:
     if kind == "ResourceGroups":
         group = path["resourceGroupName"]
-        yield from (f"the {one.type} {one.name}" for one in arm.resources(group))
+        yield from (f"the {resource.type} {resource.name}" for resource in arm.resources(group))
         return
     if kind not in ("Workspaces", "Clusters", "Experiments"):
         return
@@ -64,16 +64,16 @@ def _inside(arm: Arm, kind: str, path: Mapping[str, str]) -> Iterator[str]:
         if here[kind]:
             yield f"the job {placed.job.name}"
     if kind == "Workspaces":
-        names = [str(one.name) for one in arm.clusters(path)]
+        names = [str(resource.name) for resource in arm.clusters(path)]
         yield from (f"the cluster {name}" for name in names if not CLUSTER.fullmatch(name))
-        yield from (f"the file server {one.name}" for one in arm.file_servers(path))
+        yield from (f"the file server {resource.name}" for resource in arm.file_servers(path))
 
 
 def jobs(arm: Arm, path: Mapping[str, str]) -> list[Placed]:
     """Return every job of the workspace at *path*."""
     return [
-        Placed(one.name, job)
-        for one in arm.experiments(path)
-        if one.name
-        for job in arm.jobs({**path, "experimentName": one.name})
+        Placed(experiment.name, job)
+        for experiment in arm.experiments(path)
+        if experiment.name
+        for job in arm.jobs({**path, "experimentName": experiment.name})
     ]

@@ -29,15 +29,15 @@ class OrphanFinder:
         """Yield everything that belongs neither to *runs* nor to the names in *made*, in the order of deletion."""
         placed = jobs(self.arm, self.path)
         alone: dict[str, list[Placed]] = {}
-        for one in placed:
-            run = run_of(one.job)
+        for job in placed:
+            run = run_of(job.job)
             if run and run not in runs:
-                alone.setdefault(run, []).append(one)
+                alone.setdefault(run, []).append(job)
         for run in self._kept():
             if run not in runs:
                 alone.setdefault(run, [])
         yield from (self._run(run, alone[run]) for run in sorted(alone))
-        others = [one for one in placed if run_of(one.job) not in alone]
+        others = [job for job in placed if run_of(job.job) not in alone]
         yield from self._experiment(placed, others, made)
         yield from self._clusters(placed, made)
         yield from self._uploads(made)
@@ -52,8 +52,8 @@ class OrphanFinder:
         ]
 
     def _run(self, run: str, placed: list[Placed]) -> Orphan:
-        alive = any(one.alive for one in placed)
-        remove = [self._call("Jobs_Delete", one.experiment, one.job.name) for one in placed]
+        alive = any(job.alive for job in placed)
+        remove = [self._call("Jobs_Delete", job.experiment, job.job.name) for job in placed]
         if self.store.named:
             remove.append(self._emptied(f"{self.options.prefix}/runs/{run}/"))
         return Orphan(
@@ -67,10 +67,10 @@ class OrphanFinder:
         name = self.options.experiment
         if not ours(self.arm.look("Workspaces", self.path)):
             return  # the owner of an experiment in a workspace of others is unknown
-        known = {one.name for one in self.arm.experiments(self.path)}
-        if name not in known or name in made or any(one.experiment == name for one in others):
+        known = {job.name for job in self.arm.experiments(self.path)}
+        if name not in known or name in made or any(job.experiment == name for job in others):
             return
-        alive = any(one.alive for one in placed if one.experiment == name)
+        alive = any(job.alive for job in placed if job.experiment == name)
         yield Orphan(f"experiment {name}", (self._call("Experiments_Delete", name),), alive=alive)
 
     def _clusters(self, placed: list[Placed], made: Collection[str]) -> Iterator[Orphan]:
@@ -80,7 +80,7 @@ class OrphanFinder:
                 continue
             if str(cluster.provisioning_state) == "deleting":
                 continue
-            alive = any(one.alive and one.cluster == name for one in placed)
+            alive = any(job.alive and job.cluster == name for job in placed)
             nodes = cluster.current_node_count or 0
             what = f"cluster {name} ({nodes} node{'' if nodes == 1 else 's'} of {cluster.vm_size})"
             remove = batchai("Clusters_Delete", self.options, {"clusterName": name})

@@ -65,7 +65,7 @@ class Store:
             key = known.secrets.get(known.storage_key)
             if key is not None and key.startswith("azure-kv:"):
                 key = None  # only the service reads it, for mounts
-            own = Own(
+            login = Own(
                 known.prefix,
                 known.storage_account,
                 key,
@@ -73,7 +73,7 @@ class Store:
                 known.blob_url,
                 clouds.of(known).name,
             )
-            self._blobs = Blobs(Account(own))  # type: ignore[arg-type] # all that it needs
+            self._blobs = Blobs(Account(login))  # type: ignore[arg-type] # all that it needs
         return self._blobs
 
     @contextlib.contextmanager
@@ -137,9 +137,9 @@ class Store:
         """Return the size of the blobs below *prefix* in bytes, by the first part of their names after it."""
         sizes: dict[str, int] = {}
         with self._explain_key():
-            for one in self.blobs.listing(prefix):
-                name = one.key.removeprefix(prefix).partition("/")[0].removesuffix(WHOLE)
-                sizes[name] = sizes.get(name, 0) + one.size
+            for blob in self.blobs.listing(prefix):
+                name = blob.key.removeprefix(prefix).partition("/")[0].removesuffix(WHOLE)
+                sizes[name] = sizes.get(name, 0) + blob.size
         return sizes
 
     def put_folder(self, prefix: str, bundle: Bundle, progress: Progress) -> None:

@@ -54,7 +54,7 @@ def used(spec: Spec, options: BatchAiOptions) -> dict[str, Volume]:
 
 def _mentioned(where: str, options: BatchAiOptions) -> bool:
     """Return whether a path or command of the options uses the volume that is mounted at *where*."""
-    paths = [place.path for place in (*options.inputs.values(), *options.results.values())]
+    paths = [mount.path for mount in (*options.inputs.values(), *options.results.values())]
     known = [path for path in (*paths, options.logs) if path]
     return any(f"{path}/".startswith(f"{where}/") for path in known) or (
         where in (options.preparation or "")
@@ -73,8 +73,8 @@ def mounted(volumes: Mapping[str, Volume], options: BatchAiOptions) -> dict[str,
     """Return `mountVolumes` for *volumes*."""
     mounts: dict[str, list[dict[str, Any]]] = {}
     for name, volume in volumes.items():
-        kind, one = _reference(volume, options)
-        mounts.setdefault(kind, []).append({**one, "relativeMountPath": volume.at or name})
+        kind, request = _reference(volume, options)
+        mounts.setdefault(kind, []).append({**request, "relativeMountPath": volume.at or name})
     return mounts
 
 
@@ -87,15 +87,15 @@ def _reference(volume: Volume, options: BatchAiOptions) -> tuple[str, dict[str, 
         return "fileServers", {"fileServer": {"id": volume.file_server}, **folder, **more}
     account = volume.account or options.storage_account or ""
     key = volume.key or options.storage_key
-    one: dict[str, Any] = {
+    request: dict[str, Any] = {
         "accountName": account,
         "credentials": credential(key, options, "accountKey", "accountKeySecretReference"),
     }
     if volume.container:
-        return "azureBlobFileSystems", {**one, "containerName": volume.container, **more}
-    one["azureFileUrl"] = volume.url or clouds.of(options).share_url(account, volume.share or "")
+        return "azureBlobFileSystems", {**request, "containerName": volume.container, **more}
+    request["azureFileUrl"] = volume.url or clouds.of(options).share_url(account, volume.share or "")
     modes = {"fileMode": volume.file_mode, "directoryMode": volume.directory_mode}
-    return "azureFileShares", {**one, **{k: v for k, v in modes.items() if v}}
+    return "azureFileShares", {**request, **{k: v for k, v in modes.items() if v}}
 
 
 def root(name: str, volume: Volume) -> str:

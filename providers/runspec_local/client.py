@@ -244,9 +244,9 @@ class LocalClient:
     def _pull(self, params: Mapping[str, Any]) -> Response:
         name, image = params["engine"], params["image"]
         self._make_root()
-        with infrastructure.login_options(self.root, name, params.get("login")) as words:
+        with infrastructure.login_options(self.root, name, params.get("login")) as arguments:
             done = container_engine.engine(
-                name, *words.before, "pull", *words.after, image, timeout_s=self.timing.pull_s
+                name, *arguments.before, "pull", *arguments.after, image, timeout_s=self.timing.pull_s
             )
         if done.returncode:
             message = f"cannot get the image {image}: {container_engine.last_line(done.stderr)}"

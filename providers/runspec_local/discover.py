@@ -19,12 +19,12 @@ ENGINES = ("podman", "docker")
 
 
 def survey(spec: Spec, options: LocalOptions) -> Mapping[str, Any]:
-    place = root(options)
+    workspace = root(options)
     survey_facts: dict[str, Any] = {
-        "root": place,
+        "root": workspace,
         "cpus": len(os.sched_getaffinity(0)),
-        "store": _places(place, "store", spec),
-        "shared": _places(place, "shared", spec),
+        "store": _places(workspace, "store", spec),
+        "shared": _places(workspace, "shared", spec),
     }
     survey_facts |= _engine(spec, options)
     if spec.cluster.gpus:
@@ -44,7 +44,7 @@ def survey(spec: Spec, options: LocalOptions) -> Mapping[str, Any]:
 def _places(root: str, scheme: str, spec: Spec) -> dict[str, bool]:
     """Return for each place that is mounted with *scheme* whether it exists in the folder that the plan uses."""
     places = [mount.place for mount in spec.mounts if mount.scheme == scheme]
-    return {place: Path(f"{root}/{scheme}/{place}").is_dir() for place in places}
+    return {name: Path(f"{root}/{scheme}/{name}").is_dir() for name in places}
 
 
 def root(options: LocalOptions) -> str:

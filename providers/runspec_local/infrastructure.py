@@ -49,12 +49,12 @@ def build_environment(
     Raise RemoteError with uv's reason; an incomplete environment is removed then, or by the next build if this
     process was killed.
     """
-    told = progress or (lambda line: None)
-    with _in_words(target), _locked(target, told) as lock:
+    tell = progress or (lambda line: None)
+    with _in_words(target), _locked(target, tell) as lock:
         if complete(target):
             return
         _remove(target)
-        with Uv(target, log or Path(f"{target}.log"), told, lock) as uv:
+        with Uv(target, log or Path(f"{target}.log"), tell, lock) as uv:
             try:
                 _fill(uv, target, requirements, build_constraints, python_path)
             except RemoteError:
@@ -91,13 +91,13 @@ def _in_words(target: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _locked(target: Path, told: Told) -> Iterator[int]:
+def _locked(target: Path, tell: Told) -> Iterator[int]:
     """Hold the lock of *target*, which uv inherits: it is released when both processes have ended."""
     target.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(f"{target}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if not file_lock.take(lock, wait=False):
-            told("Waiting for another build of the same environment")
+            tell("Waiting for another build of the same environment")
             file_lock.take(lock)
         yield lock
     finally:
@@ -184,7 +184,7 @@ def build_image(
 
 def _run(line: Sequence[str], tell: Callable[[str], None]) -> str | None:
     """Run *line* and pass its output to *tell*; return the last line of output if it fails, else None."""
-    words = []
+    lines = []
     with subprocess.Popen(
         line,
         stdout=subprocess.PIPE,
@@ -195,9 +195,9 @@ def _run(line: Sequence[str], tell: Callable[[str], None]) -> str | None:
     ) as process:
         assert process.stdout is not None, "BUG: it is a pipe"
         for text in process.stdout:
-            words.append(text.rstrip())
-            tell(words[-1])
-    return container_engine.last_line("\n".join(words)) if process.returncode else None
+            lines.append(text.rstrip())
+            tell(lines[-1])
+    return container_engine.last_line("\n".join(lines)) if process.returncode else None
 
 
 # The login at a private registry while an image is pulled: a file for the engine, which only its owner can read.

@@ -52,9 +52,9 @@ def end(
     """
     ending = f"/runs/{run}"
     named = {Path(text) for text in texts if text.startswith("/") and text.endswith(ending)}
-    own = {path for path in named if (path / "inside.sh").exists()}  # other texts may end so, too
+    ours = {path for path in named if (path / "inside.sh").exists()}  # other texts may end so, too
     alive = {path for path in process.supervised() if str(path).endswith(ending)}
-    folders = {*own, *alive, Path(root_of(LocalOptions()), "runs", run)}
+    folders = {*ours, *alive, Path(root_of(LocalOptions()), "runs", run)}
     there = [folder for folder in sorted(folders) if folder.exists()]
     known = bool(there) or any(process.belonging(run))
     for folder in there or sorted(folders):

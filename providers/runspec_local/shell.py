@@ -39,12 +39,12 @@ def shell(
     if node.contained:
         return ExecSpec(_exec(node, words, caller, terminal=terminal))
     pid, environment = _process(node, folder)
-    own = {**environment, **{k: caller[k] for k in TERMINAL if k in caller}}
-    line = (own.get("SHELL") or PLAIN,)
+    env = {**environment, **{k: caller[k] for k in TERMINAL if k in caller}}
+    line = (env.get("SHELL") or PLAIN,)
     if not os.access(line[0], os.X_OK):
         line = (PLAIN,)
     into = _into(pid, node) if node.job.get("namespace") else ()
-    return ExecSpec((*into, *(_started(words) if words else line)), own, str(node.folder))
+    return ExecSpec((*into, *(_started(words) if words else line)), env, str(node.folder))
 
 
 def _into(pid: int, node: Node) -> tuple[str, ...]:
@@ -70,9 +70,9 @@ def _into(pid: int, node: Node) -> tuple[str, ...]:
     return (*line, PLAIN, str(node.folder))
 
 
-def _started(words: Sequence[str]) -> tuple[str, ...]:
-    """Return a command that starts *words* as a shell does, with exit code 127 if the program does not exist."""
-    return (PLAIN, "-c", 'exec "$@"', PLAIN, *words)
+def _started(argv: Sequence[str]) -> tuple[str, ...]:
+    """Return a command that starts *argv* as a shell does, with exit code 127 if the program does not exist."""
+    return (PLAIN, "-c", 'exec "$@"', PLAIN, *argv)
 
 
 def _exec(
@@ -115,22 +115,22 @@ def tunnel(folder: Path, at: tuple[int, int], port: int) -> Route:
 def _running(folder: Path, at: tuple[int, int]) -> Node:
     """Return the node in its running attempt. Raise Unavailable if it is not running."""
     task, rank = at
-    own = [
+    ours = [
         e
         for e in events.read(folder / "events.jsonl")
         if e["event"] == "node" and (e["task"], e["rank"]) == at
     ]
     who = status.supervisor(folder)
     alive = who is not None and process.alive(who)
-    if not own or own[-1]["state"] != "running" or not alive:
+    if not ours or ours[-1]["state"] != "running" or not alive:
         raise Unavailable(f"task {task}, node {rank} of {folder.name} is not running")
-    return Node(status.job(folder), task, rank, own[-1]["attempt"])
+    return Node(status.job(folder), task, rank, ours[-1]["attempt"])
 
 
 def _process(node: Node, folder: Path) -> tuple[int, dict[str, str]]:
     """Return the node's process, and the environment that it was started with, as the kernel has it: proc(5)."""
-    own = ("INDEX", "ATTEMPT") if "elastic" in node.job else ("TASK", "RANK", "ATTEMPT")
-    marks = {name: node.words()[f"RUNSPEC_{name}"] for name in own}
+    names = ("INDEX", "ATTEMPT") if "elastic" in node.job else ("TASK", "RANK", "ATTEMPT")
+    marks = {name: node.words()[f"RUNSPEC_{name}"] for name in names}
     marked = {f"RUNSPEC_{name}={value}".encode() for name, value in marks.items()}
     who = status.supervisor(folder)
     for pid in list(process.belonging(node.job["run"])):

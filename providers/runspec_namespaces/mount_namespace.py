@@ -226,7 +226,7 @@ def _depends_on_program() -> bool:
 
 def trial() -> str | None:
     """Return why a child process of this one could not `enter` a mount namespace, or None if it could."""
-    answer, told = os.pipe2(os.O_CLOEXEC)
+    answer, writer = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
         try:
@@ -234,10 +234,10 @@ def trial() -> str | None:
             enter(Path("/"), ())
             os._exit(0)
         except OSError as exc:
-            os.write(told, f"{exc.filename}: {exc.strerror}".lower().encode())
+            os.write(writer, f"{exc.filename}: {exc.strerror}".lower().encode())
         finally:
             os._exit(1)
-    os.close(told)
+    os.close(writer)
     with open(answer, "rb") as file:
         why = file.read().decode()
     _, status = os.waitpid(child, 0)
@@ -305,9 +305,9 @@ def _forbid_writes(path: str) -> None:
     import ctypes
 
     attributes = struct.pack("=4Q", MOUNT_ATTR_RDONLY, 0, 0, 0)
-    words = (ctypes.c_long(MOUNT_SETATTR), ctypes.c_int(AT_FDCWD), os.fsencode(path))
+    arguments = (ctypes.c_long(MOUNT_SETATTR), ctypes.c_int(AT_FDCWD), os.fsencode(path))
     try:
-        call_libc("syscall", *words, ctypes.c_uint(AT_RECURSIVE), attributes, ctypes.c_size_t(32))
+        call_libc("syscall", *arguments, ctypes.c_uint(AT_RECURSIVE), attributes, ctypes.c_size_t(32))
     except OSError as exc:
         if exc.errno not in (errno.ENOSYS, errno.EPERM):  # an old kernel, or an old filter of calls
             raise
@@ -334,11 +334,11 @@ def _mounts(path: str) -> dict[str, list[str]]:
     """Return the mount points at *path* and below it, as this process sees them, with their options: proc(5)."""
     mounts = {}
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
-        words = line.split(b" ")
-        point = re.sub(rb"\\([0-7]{3})", lambda m: bytes([int(m[1], 8)]), words[4])
+        fields = line.split(b" ")
+        point = re.sub(rb"\\([0-7]{3})", lambda m: bytes([int(m[1], 8)]), fields[4])
         name = os.fsdecode(point)
         if name == path or name.startswith(f"{path}/"):
-            mounts[name] = words[5].decode().split(",")
+            mounts[name] = fields[5].decode().split(",")
     return mounts
 
 
@@ -360,8 +360,8 @@ def call_mount(
 ) -> None:
     import ctypes
 
-    words = (None if word is None else os.fsencode(word) for word in (source, target, kind))
-    call_libc("mount", *words, ctypes.c_ulong(flags), None if data is None else data.encode())
+    arguments = (None if word is None else os.fsencode(word) for word in (source, target, kind))
+    call_libc("mount", *arguments, ctypes.c_ulong(flags), None if data is None else data.encode())
 
 
 @cache
@@ -381,8 +381,8 @@ def call_libc(name: str, *arguments: Any) -> None:
         raise OSError(number, os.strerror(number), name)
 
 
-def begin(root: str, confinement: Confinement, words: Sequence[str]) -> None:
-    """Become the program *words* with a root of its own, in the same folder as now, or in / if it does not see that.
+def begin(root: str, confinement: Confinement, argv: Sequence[str]) -> None:
+    """Become the program *argv* with a root of its own, in the same folder as now, or in / if it does not see that.
 
     *root* is the folder that keeps what is made in that root, as the file system of a container does, or "" where
     nothing can be made in it, as on a machine of somebody else. See `words_before`.
@@ -392,7 +392,7 @@ def begin(root: str, confinement: Confinement, words: Sequence[str]) -> None:
     enter(Path("/"), (), Path(root) if root else None, confinement)
     with contextlib.suppress(FileNotFoundError):
         os.chdir(here)
-    os.execvp(words[0], [*words])
+    os.execvp(argv[0], [*argv])
 
 
 def words_before(root: Path | None, confinement: Confinement) -> list[str]:
@@ -429,7 +429,7 @@ def homes() -> list[str]:
 
 
 def _is_private(path: str) -> bool:
-    return any(path.startswith(f"{place}/") for place in PRIVATE)
+    return any(path.startswith(f"{private}/") for private in PRIVATE)
 
 
 if __name__ == "__main__":

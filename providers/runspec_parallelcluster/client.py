@@ -138,30 +138,30 @@ class ParallelClusterClient:
         return self.host
 
     def _reached(self, address: str) -> ParallelClusterOptions:
-        own = self.options
-        words = list(own.ssh_options)
-        if own.ssh_key:
-            key = Path(own.ssh_key).expanduser()
-            words += [f"IdentityFile={key}", "IdentitiesOnly=yes"]
-        if own.host_keys == "first-seen":
-            words += [
+        options = self.options
+        arguments = list(options.ssh_options)
+        if options.ssh_key:
+            key = Path(options.ssh_key).expanduser()
+            arguments += [f"IdentityFile={key}", "IdentitiesOnly=yes"]
+        if options.host_keys == "first-seen":
+            arguments += [
                 "StrictHostKeyChecking=accept-new",
                 f"UserKnownHostsFile={self._known_hosts()}",
             ]
-        follows = {"host": job.login(own, address), "ssh_options": tuple(words)}
-        return job.access(own).model_copy(update=follows)
+        follows = {"host": job.login(options, address), "ssh_options": tuple(arguments)}
+        return job.access(options).model_copy(update=follows)
 
     def _known_hosts(self) -> Path:
         """Return a known_hosts file for this cluster alone, because the next cluster may get the same address."""
-        place = state_folder() / OURS / f"{self.cluster or 'head'}.known_hosts"
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return place
+        folder = state_folder() / OURS / f"{self.cluster or 'head'}.known_hosts"
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
 
     def call(self, request: Request) -> Response:
         if request.service == OURS:
             answer: Response = {}
-            for one in requests_of(request):
-                answer = self._call(one)
+            for single in requests_of(request):
+                answer = self._call(single)
             return answer
         request = self._of_slurm(request)
         if request.operation not in CONTENT:
@@ -208,11 +208,11 @@ class ParallelClusterClient:
         if cluster is None or str(cluster.get("clusterStatus")) == "CREATE_FAILED":
             return
         self.cluster = name
-        way = self.slurm().way
+        connection = self.slurm().way
         for folder in folders:
             store.archive(
                 folder,
-                lambda script, args, longest_s: way.run(script, args, timeout_s=longest_s),
+                lambda script, args, longest_s: connection.run(script, args, timeout_s=longest_s),
                 self.listener,
                 self.timing,
                 self.clock,

@@ -34,14 +34,14 @@ def survey(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
     if interpreter is None:
         return {}
     wanted = infrastructure.configuration(decide(spec, options))
-    place = _kept(interpreter, wanted)
+    cached = _kept(interpreter, wanted)
     with contextlib.suppress(OSError, ValueError):
-        return {"schema": json.loads(place.read_text())}
+        return {"schema": json.loads(cached.read_text())}
     said = ask(interpreter, [wanted])
     if said is None:
         return {}
     schema = {"version": said["version"], "problems": said["problems"][0]}
-    _keep(place, schema)
+    _keep(cached, schema)
     return {"schema": schema}
 
 
@@ -75,10 +75,10 @@ def _changed(interpreter: Path) -> float:
     return max(times, default=0.0)
 
 
-def _keep(place: Path, schema: Mapping[str, Any]) -> None:
+def _keep(path: Path, schema: Mapping[str, Any]) -> None:
     with contextlib.suppress(OSError):
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd, fresh = tempfile.mkstemp(dir=place.parent)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd, fresh = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(fd, "w") as file:
             json.dump(schema, file)
-        os.replace(fresh, place)
+        os.replace(fresh, path)

@@ -29,9 +29,9 @@ def facts(decision: Decision, given: Facts) -> Facts:
     return given._replace(options=options(decision), survey=survey)
 
 
-def _limits(own: ParallelClusterOptions) -> dict[str, int]:
+def _limits(options: ParallelClusterOptions) -> dict[str, int]:
     """Return the limits that the profile sets; slurm.conf ignores the case of names."""
-    given = {name.lower(): value for name, value in own.slurm_settings.items()}
+    given = {name.lower(): value for name, value in options.slurm_settings.items()}
     names = {"max_array": "maxarraysize", "max_jobs": "maxjobcount"}
     return {fact: int(given[n]) for fact, n in names.items() if given.get(n, "").isdecimal()}
 
@@ -61,26 +61,26 @@ def _read_gpu_memory(decision: Decision) -> dict[str, int]:
     return {kind: int(gib * GIB) for kind, gib in sorted(gpus, reverse=True)}
 
 
-def access(own: ParallelClusterOptions) -> ParallelClusterOptions:
+def access(options: ParallelClusterOptions) -> ParallelClusterOptions:
     """Return the options with the workspace, which is on the first file system if the profile names no other.
 
     Options from the record of a run have every field set, so the default is recognised by its value.
     """
-    mounts = {name: storage.mount for name, storage in own.storage.items()}
+    mounts = {name: storage.mount for name, storage in options.storage.items()}
     first = next(iter(mounts.values()), None)
-    follows: dict[str, Any] = {"shared": {**mounts, **own.shared}}
-    if first and own.workspace == type(own).model_fields["workspace"].default:
+    follows: dict[str, Any] = {"shared": {**mounts, **options.shared}}
+    if first and options.workspace == type(options).model_fields["workspace"].default:
         follows["workspace"] = f"{first}/{WORKSPACE}"
-    return own.model_copy(update=follows)
+    return options.model_copy(update=follows)
 
 
-def login(own: ParallelClusterOptions, address: str) -> str:
+def login(options: ParallelClusterOptions, address: str) -> str:
     """Return the head node for ssh, with the user of its operating system.
 
     >>> login(ParallelClusterOptions(os="rocky9"), "192.0.2.1")
     'rocky@192.0.2.1'
     """
-    return address if "@" in address else f"{USERS.get(own.os, 'ec2-user')}@{address}"
+    return address if "@" in address else f"{USERS.get(options.os, 'ec2-user')}@{address}"
 
 
 def _partitions(decision: Decision) -> dict[str, Any]:

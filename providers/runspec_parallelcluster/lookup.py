@@ -181,8 +181,8 @@ def failure(cluster: Mapping[str, Any]) -> str:
     https://docs.aws.amazon.com/parallelcluster/latest/ug/API-reference-DescribeCluster-v3.html
     """
     reasons = [
-        f"{one.get('failureCode', '')}: {one.get('failureReason', '')}".strip(": ")
-        for one in cluster.get("failures") or ()
+        f"{cause.get('failureCode', '')}: {cause.get('failureReason', '')}".strip(": ")
+        for cause in cluster.get("failures") or ()
     ]
     return "; ".join(reasons) or str(cluster.get("cloudFormationStackStatus") or "no reason given")
 

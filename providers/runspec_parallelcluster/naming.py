@@ -44,9 +44,9 @@ def at(spec: Spec, *keys: str) -> Path:
     >>> at(Spec.model_construct(providers={"parallelcluster": {"os": "x"}}), "os")
     ('providers', 'parallelcluster', 'os')
     """
-    own: Any = spec.providers.get("parallelcluster", {})
+    settings: Any = spec.providers.get("parallelcluster", {})
     for key in keys:
-        if not isinstance(own, Mapping) or key not in own:
+        if not isinstance(settings, Mapping) or key not in settings:
             return ("provider",)
-        own = own[key]
+        settings = settings[key]
     return ("providers", "parallelcluster", *keys)

@@ -154,8 +154,8 @@ def _kept(
     what: str, count: int, chosen: Sequence[ChosenMachine], listed: ListedPrices
 ) -> StandingCost:
     """Return the cost of *count* of the dearest machine of *chosen*, which the cluster has as long as it exists."""
-    offered = [listed_machine(one, listed) for one in chosen]
-    usd, near = _dearest(offered), [one.near_usd if one.usd is None else one.usd for one in offered]
+    offered = [listed_machine(machine, listed) for machine in chosen]
+    usd, near = _dearest(offered), [machine.near_usd if machine.usd is None else machine.usd for machine in offered]
     known = [price for price in near if price is not None]
     return StandingCost(
         what,
@@ -163,13 +163,13 @@ def _kept(
         shared=True,
         hours=KEPT_H,
         near_usd_hour=max(known) * count if known and len(known) == len(near) else None,
-        near_region=next((one.near_region for one in offered if one.near_region), ""),
+        near_region=next((machine.near_region for machine in offered if machine.near_region), ""),
     )
 
 
 def _dearest(offered: Iterable[ChosenMachine]) -> float | None:
     """Return the highest price of an hour; None if a price is unknown."""
-    prices = [one.usd for one in offered]
+    prices = [machine.usd for machine in offered]
     known = [usd for usd in prices if usd is not None]
     return max(known) if known and len(known) == len(prices) else None
 

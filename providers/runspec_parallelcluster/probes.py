@@ -119,8 +119,8 @@ def sudo(client: ParallelClusterClient, _: ProbeContext) -> Observation:
 
 def accounting(client: ParallelClusterClient, _: ProbeContext) -> Observation:
     *lines, code = on_head(client, SACCT).splitlines()
-    told = " ".join(lines) or "nothing"
-    return said(code == "0" or "accounting" in told.lower(), f"exit code {code}, {told}")
+    output = " ".join(lines) or "nothing"
+    return said(code == "0" or "accounting" in output.lower(), f"exit code {code}, {output}")
 
 
 def archived(client: ParallelClusterClient, context: ProbeContext) -> Observation:

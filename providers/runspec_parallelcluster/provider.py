@@ -57,8 +57,8 @@ class ParallelClusterProvider:
 
     def saves_place(self, spec: Spec, facts: Facts) -> str | None:
         decision = decide(spec, facts.options)
-        own = job.options(decision)
-        return f"parallelcluster:{own.region}:{infrastructure.name(decision)}:{own.host}:{own.workspace}"
+        options = job.options(decision)
+        return f"parallelcluster:{options.region}:{infrastructure.name(decision)}:{options.host}:{options.workspace}"
 
     conditions = tuple(AFTER)
     most_parents = 200  # as many as a chain has jobs

@@ -245,8 +245,8 @@ def _login(kind: str, login: Mapping[str, str]) -> bytes:
         what = f"enroot cannot read the password for {login['registry']}: {why}"
         raise RemoteError(what, "use a token of the registry as registry_password")
     host = ENROOT_HUB if login["registry"] == "docker.io" else login["registry"].partition(":")[0]
-    own = f"login {login['user']} password {login['password']}\n"
-    return f"machine {host} {own}default {own}".encode()
+    login_words = f"login {login['user']} password {login['password']}\n"
+    return f"machine {host} {login_words}default {login_words}".encode()
 
 
 def _variables(values: Mapping[str, str]) -> bytes:

@@ -62,10 +62,10 @@ def survey(spec: Spec, options: SlurmOptions) -> dict[str, Any]:
     return {"slurm": facts} if "partitions" in facts else {}
 
 
-def query(way: Transport, options: SlurmOptions, wanted: Sequence[str] = WANTED) -> dict[str, Any]:
+def query(connection: Transport, options: SlurmOptions, wanted: Sequence[str] = WANTED) -> dict[str, Any]:
     """Query the cluster by one command. Return an empty mapping if it cannot be reached."""
     try:
-        done = way.run(ASK, [options.python, *wanted], timeout_s=PATIENCE_S)
+        done = connection.run(ASK, [options.python, *wanted], timeout_s=PATIENCE_S)
     except RunspecError:
         return {}
     return {} if done.lost or done.code else read(done.out.decode(errors="replace"))
@@ -137,12 +137,12 @@ def _largest(text: str, partition: str) -> dict[str, Any]:
     most: dict[str, int] = {}
     gpus: dict[str, int] = {}
     for line in text.splitlines():
-        words = line.strip().split("|", 5)
-        if len(words) != 6 or words[0] != partition:
+        fields = line.strip().split("|", 5)
+        if len(fields) != 6 or fields[0] != partition:
             continue
-        for name, word in zip(("cpus", "memory_mb", "disk_mb"), words[2:5], strict=True):
+        for name, word in zip(("cpus", "memory_mb", "disk_mb"), fields[2:5], strict=True):
             most[name] = max(most.get(name, 0), _number(word.rstrip("+")) or 0)
-        for kind, count in gpus_of(words[5]).items():
+        for kind, count in gpus_of(fields[5]).items():
             gpus[kind] = max(gpus.get(kind, 0), count)
     memory = most.get("memory_mb", 0)
     return {
@@ -162,11 +162,11 @@ def gpus_of(text: str) -> dict[str, int]:
     ({'3090': 4, '': 2}, {})
     """
     counts: dict[str, int] = {}
-    for one in re.sub(r"\([^)]*\)", "", text).split(","):
-        name, *words = one.split(":")
+    for entry in re.sub(r"\([^)]*\)", "", text).split(","):
+        name, *counted = entry.split(":")
         if name == "gpu":
-            count = int(words.pop()) if words and words[-1].isdigit() else 1
-            kind = ":".join(words)
+            count = int(counted.pop()) if counted and counted[-1].isdigit() else 1
+            kind = ":".join(counted)
             counts[kind] = counts.get(kind, 0) + count
     return counts
 
@@ -187,8 +187,8 @@ def seconds(text: str) -> int | None:
 def mpi_plugins(text: str) -> list[str]:
     """Return the plugins that `srun --mpi=list` prints; since 22.05, versions of a plugin have a line of their own."""
     before = re.split(r"specific \w+ plugin versions", text)[0]
-    words = before.partition("...")[2] or before.rpartition(":")[2]
-    return sorted({word for word in re.findall(r"[a-z]\w*", words) if word not in ("srun", "are")})
+    names = before.partition("...")[2] or before.rpartition(":")[2]
+    return sorted({word for word in re.findall(r"[a-z]\w*", names) if word not in ("srun", "are")})
 
 
 def _number(text: str | None) -> int | None:
@@ -230,17 +230,17 @@ PYTHON = (3, 6)
 
 def examine(options: SlurmOptions) -> Iterator[Finding]:
     """Yield the findings on the first node that Slurm allocates."""
-    way, began = transport(options.host, options.ssh_options), time.monotonic()
+    connection, began = transport(options.host, options.ssh_options), time.monotonic()
     token = part_name().removesuffix(".part")
     login = "-l" if options.environment == "login" else ""
     args = [options.workspace, token, options.python, login, PROBE, *write_probe(options)]
     try:
-        done = way.run(ENTER + LOOK, args, timeout_s=LONGEST_S)
+        done = connection.run(ENTER + LOOK, args, timeout_s=LONGEST_S)
     except RunspecError as exc:
         yield Finding(exc.message, False, exc.hint)
         return
     if done.lost or done.code:
-        yield _none(way, done.err)
+        yield _none(connection, done.err)
         return
     took = time.monotonic() - began
     yield from read_node(dict(parts_of(done.out.decode(errors="replace"))), token, took, options)
@@ -248,16 +248,16 @@ def examine(options: SlurmOptions) -> Iterator[Finding]:
 
 def write_probe(options: SlurmOptions) -> list[str]:
     """Return the options of srun: one task, in the partition of the profile's jobs."""
-    words = ["--nodes=1", "--ntasks=1", f"--time={MINUTES}", "--mpi=none", "--export=NONE"]
+    arguments = ["--nodes=1", "--ntasks=1", f"--time={MINUTES}", "--mpi=none", "--export=NONE"]
     for name in ("partition", "account", "qos"):
         if value := getattr(options, name):
-            words.append(f"--{name}={value}")
-    return [*words, f"--immediate={WAIT_S}", "--quiet", *options.sbatch]
+            arguments.append(f"--{name}={value}")
+    return [*arguments, f"--immediate={WAIT_S}", "--quiet", *options.sbatch]
 
 
-def _none(way: Transport, err: str) -> Finding:
+def _none(connection: Transport, err: str) -> Finding:
     said = re.sub(r"^srun: (error: )?", "", (err.strip().splitlines() or [""])[-1])
-    what = f"{way.where}: no node could be checked: {said or 'srun printed no reason'}"
+    what = f"{connection.where}: no node could be checked: {said or 'srun printed no reason'}"
     hint = (
         f"perhaps no node was free within {WAIT_S} s; check the partition, and that it allows srun"
     )

@@ -54,41 +54,41 @@ PATIENCE_S = 30.0
 
 def examine(options: SlurmOptions) -> Iterator[Finding]:
     """Yield the findings; checks that need something which is missing are left out."""
-    way = transport(options.host, options.ssh_options)
-    said, done = _run(way, HAVE, *COMMANDS)
+    connection = transport(options.host, options.ssh_options)
+    said, done = _run(connection, HAVE, *COMMANDS)
     if done is None:
         yield said
         return
     if missing := done.out.decode().split():
-        what = f"{way.where} has no {', '.join(missing)}"
+        what = f"{connection.where} has no {', '.join(missing)}"
         hint = "set option host to a login node of the cluster" if options.host is None else None
         yield Finding(what, False, hint or "check that it is a login node with Slurm on its PATH")
         return
-    yield Finding(f"{way.where} has Slurm's commands", True)
-    yield _controller(way)
-    yield from examine_workspace(way, options)
-    facts = query(way, options)
+    yield Finding(f"{connection.where} has Slurm's commands", True)
+    yield _controller(connection)
+    yield from examine_workspace(connection, options)
+    facts = query(connection, options)
     yield from _partitions(facts, options)
     yield from _tools(facts, options)
-    yield from _federation(way)
-    yield _memory(facts, Queue(WorkspaceStore(way, options.workspace)))
+    yield from _federation(connection)
+    yield _memory(facts, Queue(WorkspaceStore(connection, options.workspace)))
 
 
-def _run(way: Transport, script: str, *args: str) -> tuple[Finding, Done | None]:
+def _run(connection: Transport, script: str, *args: str) -> tuple[Finding, Done | None]:
     try:
-        done = way.run(script, args, timeout_s=PATIENCE_S)
+        done = connection.run(script, args, timeout_s=PATIENCE_S)
     except RunspecError as exc:
         return Finding(
             exc.message, False, exc.hint or "check the options host and ssh_options"
         ), None
     if done.lost:
-        what = f"{way.where} does not answer: {done.err.splitlines()[-1] if done.err else ''}"
+        what = f"{connection.where} does not answer: {done.err.splitlines()[-1] if done.err else ''}"
         return Finding(what.rstrip(": "), False, "check that it is up, and try ssh by hand"), None
-    return Finding(way.where, True), done
+    return Finding(connection.where, True), done
 
 
-def _controller(way: Transport) -> Finding:
-    said, done = _run(way, PING)
+def _controller(connection: Transport) -> Finding:
+    said, done = _run(connection, PING)
     if done is None:
         return said
     text = done.out.decode(errors="replace").strip().partition("\n")[0]
@@ -99,8 +99,8 @@ def _controller(way: Transport) -> Finding:
     )
 
 
-def examine_workspace(way: Transport, options: SlurmOptions) -> Iterator[Finding]:
-    said, done = _run(way, TRY, options.workspace)
+def examine_workspace(connection: Transport, options: SlurmOptions) -> Iterator[Finding]:
+    said, done = _run(connection, TRY, options.workspace)
     name = f"the workspace {options.workspace}"
     if done is None:
         yield said
@@ -125,7 +125,7 @@ def _partitions(facts: Mapping[str, Any], options: SlurmOptions) -> Iterator[Fin
             "the cluster lists no partition", False, "check with sinfo -s that you may use it"
         )
         return
-    default = [name for name, one in there.items() if one["default"]]
+    default = [name for name, partition in there.items() if partition["default"]]
     wanted = [options.partition] if options.partition else default
     if not wanted:
         yield Finding(
@@ -151,9 +151,9 @@ def _partition(name: str, said: Mapping[str, Any]) -> Finding:
     return Finding(what, said["state"] == "up", "wait, or use another partition")
 
 
-def _federation(way: Transport) -> Iterator[Finding]:
+def _federation(connection: Transport) -> Iterator[Finding]:
     """Yield a finding if the cluster is in a federation: https://slurm.schedmd.com/federation.html"""
-    _, done = _run(way, FEDERATION)
+    _, done = _run(connection, FEDERATION)
     said = "" if done is None else done.out.decode(errors="replace").strip()
     if said:
         what = f"the cluster is part of a federation, which runspec does not support ({said})"

@@ -42,14 +42,14 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
     kinds = {*GPU_TYPES, *map(str, dict(options.get("gpu_types", {})).values())}
     shape = Shape(CPUS, MEMORY_MB, GPUS, tuple(sorted(kinds)), DISK_MB)
     partitions = [Partition(name) for name in dict.fromkeys(["main", *named])]
-    own: dict[str, Any] = {"prolog": True, "address_in": "RUNSPEC_HOST"}  # nodes are one machine
+    arguments: dict[str, Any] = {"prolog": True, "address_in": "RUNSPEC_HOST"}  # nodes are one machine
     confined, notes = confinement_notes(folder)
     if confined:
-        own["confined_to"] = [folder, *podman_folders(engine)]
+        arguments["confined_to"] = [folder, *podman_folders(engine)]
     with contextlib.ExitStack() as stack:
         try:
             cluster = stack.enter_context(
-                Cluster(folder / "slurm", NODES, shape, partitions, **own)
+                Cluster(folder / "slurm", NODES, shape, partitions, **arguments)
             )
         except NoSlurm as exc:
             raise Unavailable(f"runspec rehearse needs Slurm on this machine: {exc}", APT) from exc
@@ -91,13 +91,13 @@ def fill(stage: Emulation, name: str, folder: Path) -> None:
     shutil.copytree(folder, known[name], symlinks=True, dirs_exist_ok=True)
 
 
-def kept(words: Iterable[str]) -> Iterator[str]:
+def kept(arguments: Iterable[str]) -> Iterator[str]:
     """Yield options of sbatch without those that name something of the real cluster.
 
     >>> list(kept(["--constraint=ib", "-C", "ib", "-Cib", "--exclusive", "--prefer", "ib", "-v"]))
     ['--exclusive', '-v']
     """
-    rest = iter(words)
+    rest = iter(arguments)
     for word in rest:
         name, equals, _ = word.partition("=")
         short = word[:2] in SHORT

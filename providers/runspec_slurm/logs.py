@@ -41,8 +41,8 @@ class Logs:
         seen = self.poller.seen(run)
         record = (None if seen is None else self._record(run)) or {"nodes": 1}
         for place in () if seen is None else seen.logs:
-            one = LogStream(self, run, place, seat(record, *place))
-            self._streams.setdefault((run, *place), one)
+            stream = LogStream(self, run, place, seat(record, *place))
+            self._streams.setdefault((run, *place), stream)
         return [self._streams[key] for key in sorted(self._streams) if key[0] == run]
 
     def size(self, run: str, place: Place) -> int:

@@ -78,8 +78,8 @@ def folder(operation: str, **params: Any) -> Request:
 
 def setting(spec: Spec, key: str) -> tuple[str, ...]:
     """Return the path of the setting *key*: in the spec if it is set there, or else `provider`."""
-    own = spec.providers.get(spec.provider, {})
-    return ("providers", spec.provider, key) if key in own else ("provider",)
+    settings = spec.providers.get(spec.provider, {})
+    return ("providers", spec.provider, key) if key in settings else ("provider",)
 
 
 def is_file(image: str) -> bool:

@@ -272,7 +272,7 @@ class Queue:
             return
         said = _said(done.err) or f"it exited with code {done.code}"
         what = f"{self.store.way.where}: {command}: {said}"
-        if done.lost or done.code > KILLED or any(words in done.err for words in UNSURE):
+        if done.lost or done.code > KILLED or any(text in done.err for text in UNSURE):
             raise NoAnswer(what)
         if done.code == CHANGED:
             what = f"{self.store.way.where}: {command}: the script arrived incomplete or corrupted"
@@ -280,9 +280,9 @@ class Queue:
         if done.code == NO_COMMAND:
             hint = "check that Slurm is installed there (runspec doctor slurm), or set option host"
             raise RemoteError(f"{self.store.way.where} has no {command}", hint)
-        if any(words in done.err for words in PASSES):
+        if any(text in done.err for text in PASSES):
             raise RemoteError(what, transient=True)
-        raise RemoteError(what, next((way for words, way in WAYS if words in done.err), None))
+        raise RemoteError(what, next((way for text, way in WAYS if text in done.err), None))
 
 
 def rows(text: str) -> Iterator[Row]:
@@ -293,10 +293,10 @@ def rows(text: str) -> Iterator[Row]:
     ((4, 5, 9), 'PENDING', 'Priority')
     """
     for line in text.splitlines():
-        words = line.split(BETWEEN, len(FIELDS) - 1)
-        if len(words) == len(FIELDS):
+        fields = line.split(BETWEEN, len(FIELDS) - 1)
+        if len(fields) == len(FIELDS):
             job, tasks, state, reason, code, restarts, sent, began, ended, nodes, folder, name = (
-                words
+                fields
             )
             status = int(code) if code.isdigit() else None
             yield Row(
@@ -347,13 +347,13 @@ def pasts(text: str) -> Iterator[Past]:
     """
     attempts = dict[int, int]()
     for line in text.splitlines():
-        words = line.split(BETWEEN, 7)
-        if len(words) == 8 and words[1].strip():
-            job, state, code, began, ended, sent, folder, name = words
-            own, _, signal = code.partition(":")
+        fields = line.split(BETWEEN, 7)
+        if len(fields) == 8 and fields[1].strip():
+            job, state, code, began, ended, sent, folder, name = fields
+            code_text, _, signal = code.partition(":")
             number = 128 + int(signal) if signal.isdigit() and int(signal) else None
-            if number is None and own.isdigit():
-                number = int(own)
+            if number is None and code_text.isdigit():
+                number = int(code_text)
             for task in indices(job.partition("_")[2] or "N/A"):
                 when = (_seconds(began), _seconds(ended))
                 before = attempts.get(task, 0)

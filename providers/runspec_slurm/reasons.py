@@ -105,18 +105,18 @@ def waiting(row: Row) -> str:
     return f"{STATES['PENDING']} ({row.reason})" if row.reason else STATES["PENDING"]
 
 
-def ended(state: str, reason: str, code: int | None, *, own: bool = False) -> str:
-    """Return why a job failed, from Slurm's state and reason or from its exit code; *own*: as for `exited`."""
+def ended(state: str, reason: str, code: int | None, *, is_own: bool = False) -> str:
+    """Return why a job failed, from Slurm's state and reason or from its exit code; *is_own*: as for `exited`."""
     if state == "CANCELLED" and reason == "DependencyNeverSatisfied":
         return f"{NEVER} ({reason})"
     if state in ENDED:
         return f"{ENDED[state]} ({state})"
     if reason == "JobLaunchFailure" and code is not None and code > 128 and code != 128 + 53:
-        return exited(code, own=own)  # Slurm has this reason for every process that a signal killed
+        return exited(code, own=is_own)  # Slurm has this reason for every process that a signal killed
     if reason in FAILURES and (code is None or reason != "RaisedSignal"):
         return f"{FAILURES[reason]} ({reason})"
     if code is not None:
-        return exited(code, own=own)
+        return exited(code, own=is_own)
     return f"Slurm gives no reason ({state}{f', {reason}' if reason else ''})"
 
 
@@ -137,12 +137,12 @@ BY_AGENT = {
 BY_SIGNAL = {137: ": killed", 139: ": segmentation fault"}
 
 
-def exited(code: int, *, own: bool = False) -> str:
-    """Return the message for an exit code; *own*: the program has it by itself, and not by the agent.
+def exited(code: int, *, is_own: bool = False) -> str:
+    """Return the message for an exit code; *is_own*: the program has it by itself, and not by the agent.
 
     >>> exited(143), exited(143, own=True)
     ('exited with code 143: told to end', 'exited with code 143')
     """
     return (
-        f"exited with code {code}{BY_SIGNAL.get(code) or ('' if own else BY_AGENT.get(code, ''))}"
+        f"exited with code {code}{BY_SIGNAL.get(code) or ('' if is_own else BY_AGENT.get(code, ''))}"
     )

@@ -57,18 +57,18 @@ def node(jobs: Jobs, store: WorkspaceStore, run: str, task: int, rank: int) -> N
     if seen is None or record is None:
         raise none
     index, at = task_of(record, task, rank)
-    array, own = divmod(index, Arrays.of(run, record).each)
+    array, number = divmod(index, Arrays.of(run, record).each)
     owner = seen.jobs.get(array, "")
     if not owner.isdigit():
         raise none
-    job = f"{owner}_{own}" if record["slurm"]["array"] else owner
+    job = f"{owner}_{number}" if record["slurm"]["array"] else owner
     done = store.way.run(store.entered(CLEAN + FIND), [store.workspace, job, str(at)])
-    words = done.out.decode(errors="replace").split()
+    fields = done.out.decode(errors="replace").split()
     if done.code or done.lost:
         raise Unavailable(f"{store.way.where}: cannot find the nodes of {run}: {done.err}")
-    if len(words) != 3:
+    if len(fields) != 3:
         raise none
-    return Node(run, task, rank, *words)
+    return Node(run, task, rank, *fields)
 
 
 def not_running(run: str, task: int, rank: int) -> Unavailable:
@@ -82,16 +82,16 @@ def shell(
     _bring(store)
     args = _enter_arguments(store, at, python, words, "--pty" if terminal else "")
     line = ["/bin/sh", "-c", store.entered(CLEAN + ENTER), "sh", *args]
-    way = store.way
-    if isinstance(way, Ssh):
-        line = [*(_at_terminal(way.argv()) if terminal else way.argv()), remote(line)]
+    connection = store.way
+    if isinstance(connection, Ssh):
+        line = [*(_at_terminal(connection.argv()) if terminal else connection.argv()), remote(line)]
     return ExecSpec(tuple(line))
 
 
 def _at_terminal(argv: Sequence[str]) -> list[str]:
     """Return the words of ssh for a terminal, where it says that a connection is closed: ssh_config(5)."""
-    own = {"-T": "-t", "LogLevel=ERROR": "LogLevel=INFO"}
-    return [own.get(word, word) for word in argv]
+    changed = {"-T": "-t", "LogLevel=ERROR": "LogLevel=INFO"}
+    return [changed.get(word, word) for word in argv]
 
 
 def _enter_arguments(
@@ -117,18 +117,18 @@ def tunnel(store: WorkspaceStore, at: Node, python: str, port: int) -> Route:
     It leads to the address that the program has in $RUNSPEC_HOST, so a server that listens only on the loopback
     address of the node cannot be reached.
     """
-    way = store.way
+    connection = store.way
     address = find_address(store, at, python)
-    if not isinstance(way, Ssh):
+    if not isinstance(connection, Ssh):
         return Address(address, port)
-    *words, mark, host = way.argv()
+    *arguments, mark, host = connection.argv()
     # ssh refuses -N beside another type of session: https://man.openbsd.org/ssh_config#SessionType
-    kind = words.index("SessionType=default")
-    del words[kind - 1 : kind + 1]
+    kind = arguments.index("SessionType=default")
+    del arguments[kind - 1 : kind + 1]
     # The first value of an option takes effect: https://man.openbsd.org/ssh_config
-    own = ("-o", "ClearAllForwardings=no", "-o", "ExitOnForwardFailure=yes")
+    forwards = ("-o", "ClearAllForwardings=no", "-o", "ExitOnForwardFailure=yes")
     to = f"[{address}]" if ":" in address else address
-    return Forward((words[0], *own, *words[1:], "-N", "-L", f"{{socket}}:{to}:{port}", mark, host))
+    return Forward((arguments[0], *forwards, *arguments[1:], "-N", "-L", f"{{socket}}:{to}:{port}", mark, host))
 
 
 def find_address(store: WorkspaceStore, at: Node, python: str) -> str:

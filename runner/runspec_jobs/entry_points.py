@@ -67,12 +67,12 @@ def read(group: str) -> list[EntryPoint] | list[metadata.EntryPoint]:
     return points
 
 
-def _is_special(place: object) -> bool:
-    """Return whether *place* may have packages that are not folders: an archive, an egg, or a finder of its own."""
-    if isinstance(place, str):
-        return place.endswith(".egg") or os.path.isfile(place)
+def _is_special(path: object) -> bool:
+    """Return whether *path* may have packages that are not folders: an archive, an egg, or a finder of its own."""
+    if isinstance(path, str):
+        return path.endswith(".egg") or os.path.isfile(path)
     known = importlib.machinery.PathFinder
-    return place is not known and hasattr(place, "find_distributions")
+    return path is not known and hasattr(path, "find_distributions")
 
 
 def _entries(folder: str) -> list[str]:

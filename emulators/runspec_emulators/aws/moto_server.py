@@ -100,8 +100,8 @@ def main(port: int) -> None:
     os.environ["MOTO_PORT"] = str(port)
     app = DomainDispatcherApplication(create_app)
     app.debug = True  # type: ignore[attr-defined]  # as moto's own has it
-    own = Signed(app, os.environ.pop(SECRET))
-    run_simple("127.0.0.1", port, own, threaded=True, request_handler=MotoRequestHandler)
+    application = Signed(app, os.environ.pop(SECRET))
+    run_simple("127.0.0.1", port, application, threaded=True, request_handler=MotoRequestHandler)
 
 
 if __name__ == "__main__":

@@ -102,17 +102,17 @@ def sign(
 
 def _read(text: str, headers: Mapping[str, str]) -> _Given | None:
     query = parse_qsl(text, keep_blank_values=True)
-    words = dict(query)
-    if "X-Amz-Signature" in words:
-        key, _, scope = words["X-Amz-Credential"].partition("/")
+    values = dict(query)
+    if "X-Amz-Signature" in values:
+        key, _, scope = values["X-Amz-Credential"].partition("/")
         return _Given(
             key,
             scope,
-            words["X-Amz-SignedHeaders"],
-            words["X-Amz-Signature"],
-            words["X-Amz-Date"],
+            values["X-Amz-SignedHeaders"],
+            values["X-Amz-Signature"],
+            values["X-Amz-Date"],
             headers.get("x-amz-content-sha256", UNSIGNED),
-            int(words["X-Amz-Expires"]),
+            int(values["X-Amz-Expires"]),
             [pair for pair in query if pair[0] != "X-Amz-Signature"],
         )
     match = HEADER.fullmatch(headers.get("authorization", ""))
@@ -125,8 +125,8 @@ def _read(text: str, headers: Mapping[str, str]) -> _Given | None:
 
 def _to_be_signed(headers: Mapping[str, str], given: _Given) -> Iterable[str]:
     """ "The CanonicalHeaders list must include [...] host [and] any x-amz-* headers"; in a URL, "host"."""
-    own = () if given.lasts_s is not None else headers
-    return ["host", *(name for name in own if name.startswith("x-amz-"))]
+    names = () if given.lasts_s is not None else headers
+    return ["host", *(name for name in names if name.startswith("x-amz-"))]
 
 
 def _late(given: _Given) -> str:

@@ -35,8 +35,8 @@ class Handler(Serving):
     def handle_service(self, body: bytes) -> None:
         path = urlsplit(self.path).path
         if path.startswith(metadata.PATH):
-            own = self.named()
-            status, kind, text = metadata.answer(self.server.world, self.command, self.path, own)
+            caller = self.named()
+            status, kind, text = metadata.answer(self.server.world, self.command, self.path, caller)
             self.send(Reply(status, text, {"Content-Type": kind}))
             return
         if authentication.TOKEN_PATH.fullmatch(path) and self.command == "POST":

@@ -59,8 +59,8 @@ def tell(
 ) -> Any:
     """Send a request to a control path of the emulator at *url*; return its answer."""
     with contextlib.closing(connect(url.partition("//")[2], 30, certificate)) as link:
-        own = {privacy.HEADER: privacy.KEY, "Content-Type": "application/json"}
-        link.request(method, f"{PATH}{what}", json.dumps(value), own)
+        headers = {privacy.HEADER: privacy.KEY, "Content-Type": "application/json"}
+        link.request(method, f"{PATH}{what}", json.dumps(value), headers)
         answer = link.getresponse()
         content = json.loads(answer.read())
     assert answer.status == 200, content

@@ -102,8 +102,8 @@ class Cloud(Cluster):
         self._write_plan()
         for what in ("resume", "suspend"):
             script = self.places.folder / what
-            words = [sys.executable, "-IS", Path(__file__).with_name("power.py"), what, self._plan]
-            line = " ".join(shlex.quote(str(word)) for word in words)
+            command = [sys.executable, "-IS", Path(__file__).with_name("power.py"), what, self._plan]
+            line = " ".join(shlex.quote(str(word)) for word in command)
             log = shlex.quote(str(self.places.log(what)))
             script.write_text(f'#!/bin/sh\nexec {line} "$@" >>{log} 2>&1\n')
             script.chmod(0o700)

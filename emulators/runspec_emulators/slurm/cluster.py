@@ -213,8 +213,8 @@ class Cluster(Closing):
     def _confined(self, name: str) -> list[str]:
         if self.confined_to is None:
             return []
-        own = (self.places.folder, self.places.near)
-        return containers.rootless(self.places.folder / "own" / name, *own, *self.confined_to)
+        folders = (self.places.folder, self.places.near)
+        return containers.rootless(self.places.folder / "own" / name, *folders, *self.confined_to)
 
     def lose(self, name: str) -> None:
         """Have a node lose its power. The controller sees it later, or is told by `set_node`."""
@@ -222,8 +222,8 @@ class Cluster(Closing):
 
     def set_node(self, name: str, state: str, reason: str = "rehearsed") -> None:
         """Set a node's state: "DOWN", "DRAIN", "RESUME", ... scontrol(1)"""
-        words = [f"NodeName={name}", f"State={state}"]
-        self.run("scontrol", "update", *words, *([f"Reason={reason}"] if state != "RESUME" else []))
+        assignments = [f"NodeName={name}", f"State={state}"]
+        self.run("scontrol", "update", *assignments, *([f"Reason={reason}"] if state != "RESUME" else []))
 
     def mend(self, *, cancel: bool = True) -> None:
         """Start what has ended and have every node back; *cancel*: and idle, without any job."""
@@ -290,8 +290,8 @@ class Cluster(Closing):
         """
         script = self.places.folder / "prolog"
         ways = {name: value for name, value in inherited().items() if name != "PATH"}
-        words = [shlex.quote(f"export {name}={value}") for name, value in ways.items()]
-        lines = ["#!/bin/sh", f"printf '%s\\n' {' '.join(words)}"]
+        exports = [shlex.quote(f"export {name}={value}") for name, value in ways.items()]
+        lines = ["#!/bin/sh", f"printf '%s\\n' {' '.join(exports)}"]
         if self.shape.gpu_types:
             lines.append(NUMBERS % self.shape.gpus)
         if address_in:
@@ -389,7 +389,7 @@ def this_machine(hosts: Path = Path("/etc/hosts")) -> Machine:
         lines = [line.partition("#")[0].split() for line in hosts.read_text().splitlines()]
     except OSError:
         return Machine(host)
-    names = [words[0] for words in lines if host in words[1:]]
+    names = [fields[0] for fields in lines if host in fields[1:]]
     if names and names[0].startswith("127."):
         return Machine(host, names[0], bound=True)
     return Machine(host)

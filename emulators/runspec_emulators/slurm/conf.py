@@ -175,7 +175,7 @@ def node_line(node: Node, host: str, shape: Shape) -> str:
 
 
 def partition_line(partition: Partition, everyone: tuple[str, ...], *, first: bool) -> str:
-    words = {
+    options = {
         "PartitionName": partition.name,
         "Nodes": ",".join(partition.nodes or everyone),
         "Default": "YES" if first else "NO",
@@ -183,7 +183,7 @@ def partition_line(partition: Partition, everyone: tuple[str, ...], *, first: bo
         "State": "UP",
         **(partition.more or {}),
     }
-    return " ".join(f"{name}={value}" for name, value in words.items())
+    return " ".join(f"{name}={value}" for name, value in options.items())
 
 
 def devices(shape: Shape) -> Iterator[tuple[str, str]]:

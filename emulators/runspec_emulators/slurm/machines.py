@@ -166,10 +166,10 @@ class Machines(Cluster):
         names = [HEAD, HEAD_ADDRESS]
         names += [word for node in self.nodes for word in (node.name, node.address)]
         (folder / "known").write_text(f"{','.join(names)} {key}")
-        words = {"folder": folder, "conf": self.places.slurm_conf, "home": folder / "home"}
+        places = {"folder": folder, "conf": self.places.slurm_conf, "home": folder / "home"}
         (folder / "home").mkdir(mode=0o700, exist_ok=True)  # no login here reads what is in root's
-        (folder / "sshd").write_text(textwrap.dedent(SSHD.format(**words)))
-        self.ssh_config.write_text(SSH.format(**words))
+        (folder / "sshd").write_text(textwrap.dedent(SSHD.format(**places)))
+        self.ssh_config.write_text(SSH.format(**places))
         Path("/run/sshd").mkdir(
             mode=0o755, exist_ok=True
         )  # sshd wants it: where it gives rights up

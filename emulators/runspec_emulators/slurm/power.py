@@ -67,8 +67,8 @@ def suspend(plan: dict[str, Any], names: list[str]) -> None:
         send(pid, signal.SIGKILL)
 
 
-def scontrol(plan: dict[str, Any], *words: str) -> str:
-    done = subprocess.run([plan["scontrol"], *words], capture_output=True, text=True, check=True)
+def scontrol(plan: dict[str, Any], *arguments: str) -> str:
+    done = subprocess.run([plan["scontrol"], *arguments], capture_output=True, text=True, check=True)
     return done.stdout
 
 

@@ -39,7 +39,7 @@ def problems(decision: Decision, facts: Facts) -> Iterator[Problem]:
         )
         yield Problem(("provider",), message, "create it, or remove queue from the profile")
     else:
-        yield from _problems(decision, options, [Environment(**one) for one in rows])
+        yield from _problems(decision, options, [Environment(**row) for row in rows])
 
 
 def _problems(
@@ -103,7 +103,7 @@ def machines(decision: Decision, facts: Facts) -> tuple[Machine, ...]:
     None are returned if AWS was not asked, or if it is not known how large one of the types is.
     """
     options: AwsOptions = facts.options
-    environments = [Environment(**one) for one in facts.survey.get("environments") or ()]
+    environments = [Environment(**row) for row in facts.survey.get("environments") or ()]
     is_gang = decision.shape.is_gang
     usable = [e for e in environments if e.type == "EC2" or (e.type == "SPOT" and not is_gang)]
     names = list(options.instance_types[:1]) if is_gang else []

@@ -78,9 +78,9 @@ class Bench:
         if not self.options.subnets:
             raise Unavailable("the profile has no `subnets`, which a compute environment needs")
         name, spot = f"runspec-{context.name}-{kind}", kind == "spot"
-        own = {"queue": None, "max_vcpus": 4, "fargate": self.options.fargate and not spot}
+        needed = {"queue": None, "max_vcpus": 4, "fargate": self.options.fargate and not spot}
         wanted = spec("true", capacity="spot" if spot else "on-demand")
-        options = self.options.model_copy(update=own)
+        options = self.options.model_copy(update=needed)
         made_steps = compute_environments.steps(decide(wanted, options), options)
         steps = {step.id: step.do for step in made_steps}
         (made,) = (do for key, do in steps.items() if key.startswith("environment-"))
@@ -149,7 +149,7 @@ def submitted(
     steps = {step.id: step.do for step in plan.steps(spec(text, nodes=nodes), name, Facts(options))}
     content = {**steps["definition"].params, "jobDefinitionName": name}
     groups = content.get("nodeProperties", {}).get("nodeRangeProperties", ())
-    for container in (content.get("containerProperties"), *(one["container"] for one in groups)):
+    for container in (content.get("containerProperties"), *(group["container"] for group in groups)):
         if container is not None:
             container["command"] = ["/bin/sh", "-c", text]
     context.note(

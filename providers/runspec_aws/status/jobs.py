@@ -152,7 +152,7 @@ class Jobs:
     def look_at_all(self, run: str, record: Mapping[str, Any]) -> None:
         """Describe the job of *run*, and those of its children that may have changed."""
         if run in self._ids:
-            job, places = self._ids[run], [place.job for place in self.places(run, record)]
+            job, places = self._ids[run], [node.job for node in self.places(run, record)]
             if record["shape"] == JobKind.ARRAY and len(places) >= AT_ONCE:
                 self.children.look(job, places)
             else:
@@ -207,7 +207,7 @@ class Jobs:
         """Return why *job* waits; an array is PENDING while its children are, and each of them has the reason."""
         if record["shape"] != JobKind.ARRAY or job["status"] != "PENDING":
             return reasons.waiting(job)
-        places = [place.job for place in self.places(run, record)]
+        places = [node.job for node in self.places(run, record)]
         child = self.children.waiting(self._ids[run], places)
         return reasons.waiting(child or job)
 
@@ -257,21 +257,21 @@ class Jobs:
         places = self.places(run, record)
         if len(places) > SHOWN and not ended:
             return ()
-        described = self.poller.describe([place.job for place in places], anew=ended)
+        described = self.poller.describe([node.job for node in places], anew=ended)
         codes, ends = self.recorded_codes(run), self.ends(run, record)
         nodes.look(ends, described, places)
         gang = record["shape"] == JobKind.NODES
-        told = tuple(
-            nodes.node(place, described[place.job], codes, ends, alone=not gang or place.rank == 0)
-            for place in places
-            if place.job in described
+        states = tuple(
+            nodes.node(node, described[node.job], codes, ends, alone=not gang or node.rank == 0)
+            for node in places
+            if node.job in described
         )
-        if record["shape"] != JobKind.ARRAY or not any(nodes.may_have_left(n, ends) for n in told):
-            return told
+        if record["shape"] != JobKind.ARRAY or not any(nodes.may_have_left(n, ends) for n in states):
+            return states
         stops = self._stop_requests_of(run)
         return tuple(
             nodes.stopped(n) if n.task in stops and nodes.may_have_left(n, ends) else n
-            for n in told
+            for n in states
         )
 
     def _stop_requests_of(self, run: str) -> set[int]:
@@ -332,7 +332,7 @@ class Jobs:
         for task in set(tasks) - self._stop_requests.setdefault(run, set()):
             self.files.put_new(b"", "runs", run, "stop", str(task))
             self._stop_requests[run].add(task)
-        mine = {place.job for place in self.places(run, record) if place.task in tasks}
+        mine = {node.job for node in self.places(run, record) if node.task in tasks}
         children = self.poller.describe(mine - self._stopped)
         alive = [name for name, child in children.items() if not self.state_of(child).terminal]
         self.terminate(alive, CANCELLED, self._stopped)

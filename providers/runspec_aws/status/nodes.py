@@ -61,24 +61,24 @@ def look(ends: NodeEnds, known: Mapping[str, Job], listed: Sequence[Place]) -> N
     """Read the end records of all attempts that have ended, of the jobs *known*."""
     ends.look(
         {
-            (place.task, place.rank, number)
-            for place in listed
-            if place.job in known
-            for number, _ in attempts.ended(known[place.job])
+            (node.task, node.rank, number)
+            for node in listed
+            if node.job in known
+            for number, _ in attempts.ended(known[node.job])
         }
     )
 
 
 def node(
-    place: Place, job: Job, codes: attempts.Codes, ends: NodeEnds, *, alone: bool
+    node: Place, job: Job, codes: attempts.Codes, ends: NodeEnds, *, alone: bool
 ) -> NodeStatus:
     """Return the status of a node. A success counts if the agent has recorded it.
 
     *alone*: no other node decides about the success of this one, as the main node of a gang does.
     """
     state = state_of(job)
-    over = attempts.over(job, place.task, place.rank, codes, ends)
-    end = ends.of((place.task, place.rank, len(over)))
+    over = attempts.over(job, node.task, node.rank, codes, ends)
+    end = ends.of((node.task, node.rank, len(over)))
     reason = reasons.ended(job) if state is State.FAILED else reasons.waiting(job)
     code = exit_code(job) if state.terminal else None
     attempt = max(1, len(over) + (state is State.RUNNING))
@@ -98,7 +98,7 @@ def node(
         reason = unrecorded(reason)
     reason = reason if state is not State.RUNNING else ""
     began_s = attempts.began_s(job) if state is State.RUNNING else None
-    return NodeStatus(place.task, place.rank, attempt, state, reason, code, over, began_s)
+    return NodeStatus(node.task, node.rank, attempt, state, reason, code, over, began_s)
 
 
 def may_have_left(node: NodeStatus, ends: NodeEnds) -> bool:
@@ -118,5 +118,5 @@ def stopped(node: NodeStatus) -> NodeStatus:
 def exit_code(job: Job) -> int | None:
     """Return the exit code of the last attempt; None if no container was started."""
     codes = [attempt.get("container", {}).get("exitCode") for attempt in job.get("attempts", ())]
-    own = job.get("container", {}).get("exitCode")
-    return own if own is not None else codes[-1] if codes else None
+    own_code = job.get("container", {}).get("exitCode")
+    return own_code if own_code is not None else codes[-1] if codes else None

@@ -50,11 +50,11 @@ def _upload(options: AwsOptions, step: str, title: str, where: str, body: Any) -
 
     A large folder is uploaded in parts, so the undo also deletes unfinished uploads.
     """
-    place = {"Bucket": options.bucket or "", "Key": where}
-    undo = s3("delete_object", **place)
+    request = {"Bucket": options.bucket or "", "Key": where}
+    undo = s3("delete_object", **request)
     if "$file" in body:
         undo = Request("runspec", "remove_upload", {"bucket": options.bucket or "", "key": where})
-    return Step(step, title, Scope.SITE, s3("put_object", **place, Body=body), undo)
+    return Step(step, title, Scope.SITE, s3("put_object", **request, Body=body), undo)
 
 
 def record(spec: Spec, decision: Decision, queue: str, run: str, facts: Facts) -> Step:

@@ -200,12 +200,12 @@ class Objects:
         self._delete([{"Key": key} for key in keys], action)
 
     def _delete(self, named: Sequence[Mapping[str, str]], action: str) -> None:
-        alone = [one for one in named if UNFIT.search(one["Key"])]
+        alone = [version for version in named if UNFIT.search(version["Key"])]
         if alone:
             with translated(action), ThreadPoolExecutor(AT_ONCE) as pool:
                 delete = partial(self.session.make("s3").delete_object, Bucket=self.session.bucket)
                 list(pool.map(lambda one: delete(**one), alone))
-            named = [one for one in named if not UNFIT.search(one["Key"])]
+            named = [version for version in named if not UNFIT.search(version["Key"])]
         for start in range(0, len(named), DELETED_AT_ONCE):
             some = {"Objects": named[start : start + DELETED_AT_ONCE], "Quiet": True}
             with translated(action):

@@ -117,9 +117,9 @@ def noted(name: str) -> tuple[tuple[int, int, int], int] | None:
     >>> noted("2-0/1-139")
     ((2, 0, 1), 139)
     """
-    place, _, attempt = name.partition("/")
-    words = [*place.split("-"), *attempt.split("-")]
-    if len(words) != 4 or not all(word.isdigit() for word in words):
+    node, _, attempt = name.partition("/")
+    numbers = [*node.split("-"), *attempt.split("-")]
+    if len(numbers) != 4 or not all(word.isdigit() for word in numbers):
         return None
-    task, rank, number, code = map(int, words)
+    task, rank, number, code = map(int, numbers)
     return (task, rank, number), code

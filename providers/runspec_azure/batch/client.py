@@ -375,9 +375,9 @@ def holds(actual: Any, wanted: Any) -> bool:
     """Return whether *actual* contains all of *wanted*: the service adds members, reorders lists and ignores case."""
     if isinstance(wanted, Mapping):
         there: Any = actual if isinstance(actual, Mapping) else {}
-        return all(holds(there.get(key), one) for key, one in wanted.items())
+        return all(holds(there.get(key), value) for key, value in wanted.items())
     if isinstance(wanted, list):
-        return all(any(holds(other, one) for other in actual or ()) for one in wanted)
+        return all(any(holds(other, value) for other in actual or ()) for value in wanted)
     return bool(_plain(actual) == _plain(wanted))
 
 

@@ -173,9 +173,9 @@ def _subscription(options: BatchOptions, given: Subscription | None) -> Iterator
 
 
 def _modes(options: BatchOptions, subscription: Subscription) -> Iterator[Finding]:
-    own, mode = options.pool_allocation, subscription.mode
-    if own and mode and own != mode:
-        message = f"pool_allocation: {own} in the profile, and the account has {mode}"
+    mode_wanted, mode = options.pool_allocation, subscription.mode
+    if mode_wanted and mode and mode_wanted != mode:
+        message = f"pool_allocation: {mode_wanted} in the profile, and the account has {mode}"
         yield Finding(message, False, f"set pool_allocation: {mode}")
 
 
@@ -208,12 +208,12 @@ def _usages(options: BatchOptions, subscription: Subscription, hint: str) -> Ite
         yield finding
         return
     wanted = {"cores": ENOUGH_VCPUS, "lowPriorityCores": 0, **_families(options)}
-    words = {"cores": "vCPUs in total", "lowPriorityCores": "spot vCPUs"}
+    names = {"cores": "vCPUs in total", "lowPriorityCores": "spot vCPUs"}
     for name, least in wanted.items():
         usage = usages.get(vm_sizes.family_key(name))
         if usage is None:
             continue
-        message = words.get(name, f"vCPUs of {name}")
+        message = names.get(name, f"vCPUs of {name}")
         needed = name == "cores" or (options.vm_size is not None and name in _families(options))
         yield free(
             usage, message, least if needed else 0, "request an increase in the portal: Quotas"

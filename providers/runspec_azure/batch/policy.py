@@ -46,8 +46,8 @@ def _login(options: BatchOptions) -> Iterator[Right]:
         why = "pools, jobs and tasks"
         yield Right("Azure Batch Data Contributor", _batch_account(options), why)
     if not options.storage_key:
-        place = _container(options.storage_account, options.container)
-        yield Right("Storage Blob Data Contributor", place, "uploads, outputs, logs")
+        scope = _container(options.storage_account, options.container)
+        yield Right("Storage Blob Data Contributor", scope, "uploads, outputs, logs")
         if not options.identity:
             where = f"storage account {options.storage_account}"
             yield Right("Storage Blob Delegator", where, "signatures for jobs")
@@ -73,9 +73,9 @@ def _container(storage_account: str | None, container: str | None) -> str:
 def _identity(steps: tuple[Step, ...], options: BatchOptions) -> Iterator[Right]:
     if not options.identity:
         return
-    place = _container(options.storage_account, options.container)
+    scope = _container(options.storage_account, options.container)
     why = "everything that a job reads and writes"
-    yield Right("Storage Blob Data Contributor", place, why, _deletes(options.prefix))
+    yield Right("Storage Blob Data Contributor", scope, why, _deletes(options.prefix))
     for step in steps:
         yield from _asked(step.do.params, options.identity)
 
@@ -106,7 +106,7 @@ def _asked(value: Any, identity: str) -> Iterator[Right]:
         if "registryServer" in value:
             yield Right("AcrPull", f"registry {value['registryServer']}", "images")
         if "containerName" in value:
-            place = _container(value["accountName"], value["containerName"])
-            yield Right("Storage Blob Data Contributor", place, "shared://")
+            scope = _container(value["accountName"], value["containerName"])
+            yield Right("Storage Blob Data Contributor", scope, "shared://")
     for inner in value.values():
         yield from _asked(inner, identity)

@@ -108,7 +108,7 @@ def _resize(pool: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> str:
     """
     ended = _moment(pool.get("allocationStateTransitionTime"))
     waiting = [_moment(task.get("creationTime")) for task in tasks if task["state"] == "active"]
-    since = min((one for one in waiting if one is not None), default=None)
+    since = min((moment for moment in waiting if moment is not None), default=None)
     if ended is not None and since is not None and ended < since - BEFORE:
         return ""
     reasons = "; ".join(_explained(ERRORS, error) for error in pool.get("resizeErrors") or ())
@@ -127,10 +127,10 @@ def _node(node: Mapping[str, Any]) -> str:
     return f"{NODES[node['state']]} ({'; '.join(errors) or node['state']})"
 
 
-def _explained(words: Mapping[str, str], error: Mapping[str, Any]) -> str:
+def _explained(texts: Mapping[str, str], error: Mapping[str, Any]) -> str:
     """Return the message for an error; Azure spells a code in several ways: AllocationTimedout, AllocationTimedOut."""
     code, message = str(error.get("code", "")), str(error.get("message", "")).partition("\n")[0]
-    for known, text in words.items():
+    for known, text in texts.items():
         if known.lower() == code.lower():
             return f"{text} ({code})"
     return f"{code}: {message}" if message else code
@@ -167,8 +167,8 @@ def ended(info: Mapping[str, Any], code: int | None) -> str:
     if code is None:
         return "Azure Batch gives no reason"
     # The program's code, if the agent exited with another one.
-    own = code != info.get("exitCode", code)
-    return f"exited with code {code}{'' if own else _signal(code)}"
+    is_own = code != info.get("exitCode", code)
+    return f"exited with code {code}{'' if is_own else _signal(code)}"
 
 
 def stopped(task: int, count: int) -> str:

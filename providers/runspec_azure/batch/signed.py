@@ -62,8 +62,8 @@ def steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
     The command is in a file, with each word quoted, because the splitting of command lines is undocumented.
     """
     options: BatchOptions = facts.options
-    words = ("/bin/sh", "-c", *signed_scripts(), *argv(spec))
-    text = f"{NOTES}exec {shlex.join(words)}\n"
+    command = ("/bin/sh", "-c", *signed_scripts(), *argv(spec))
+    text = f"{NOTES}exec {shlex.join(command)}\n"
     container = options.container or ""
     where = store_layout.key(options, "runs", run, START)
     yield Step(

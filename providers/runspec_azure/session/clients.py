@@ -149,13 +149,13 @@ class Session:
     ) -> HttpResponse:
         usual, template = OPERATIONS[operation]
         where = template.format_map({k: quote(v, safe="") for k, v in path.items()})
-        own = {"Accept": "application/json", **(headers or {})}
-        own |= {} if body is None else {"Content-Type": JSON}
+        all_headers = {"Accept": "application/json", **(headers or {})}
+        all_headers |= {} if body is None else {"Content-Type": JSON}
         request = HttpRequest(
             method or usual,
             self.url + where,
             params={"api-version": API_VERSION, **query},
-            headers=own,
+            headers=all_headers,
             json=body,
         )
         with translated(operation):
@@ -197,14 +197,14 @@ def secret(source: str | None) -> str | None:
     """Return the account's key that is stored at *source*, `env:NAME` or `file:/path`; None if *source* is None."""
     if source is None:
         return None
-    kind, _, place = source.partition(":")
+    kind, _, name = source.partition(":")
     if kind not in ("env", "file"):
         raise CredentialsError(f"cannot read a key from '{kind}:'", "use env:NAME or file:/path")
     try:
-        path = Path(place).expanduser()
-        value = os.environ[place] if kind == "env" else path.read_text(encoding="utf-8")
+        path = Path(name).expanduser()
+        value = os.environ[name] if kind == "env" else path.read_text(encoding="utf-8")
     except (KeyError, OSError, UnicodeDecodeError) as exc:
-        hint = f"export {place}" if kind == "env" else f"write the account's key into {place}"
+        hint = f"export {name}" if kind == "env" else f"write the account's key into {name}"
         raise CredentialsError(f"cannot find the key {source}", hint) from exc
     try:
         known = base64.b64decode(value.strip(), validate=True)

@@ -67,14 +67,14 @@ def _setup(source: ForeignObject, draft: Draft) -> None:
         setup: dict[str, Any] = {"command": task.text("commandLine")}
         env: dict[str, str] = {}
         hidden: dict[str, str] = {}
-        for one in task.each("environmentVariables"):
-            env[one.text("name") or ""] = one.text("value") or ""
-            one.end()
-        for one in task.each("secrets"):
-            name = one.text("name") or ""
-            value, vault = one.text("value"), one.inner("valueSecretReference")
-            hidden[name] = draft.secret(name, name, value, vault, one.path)
-            one.end()
+        for variable in task.each("environmentVariables"):
+            env[variable.text("name") or ""] = variable.text("value") or ""
+            variable.end()
+        for variable in task.each("secrets"):
+            name = variable.text("name") or ""
+            value, vault = variable.text("value"), variable.inner("valueSecretReference")
+            hidden[name] = draft.secret(name, name, value, vault, variable.path)
+            variable.end()
         setup |= {"env": env} if env else {}
         setup |= {"secrets": hidden} if hidden else {}
         draft.profile["setup"] = {**setup, "logs": task.text("stdOutErrPathPrefix")}

@@ -41,13 +41,13 @@ class Draft:
         names: dict[str, str] = self.profile.setdefault("secrets", {})
         if vault:
             source = vault.inner("sourceVault")
-            place = f"azure-kv:{source.text('id') or ''}#{vault.text('secretUrl') or ''}"
+            link = f"azure-kv:{source.text('id') or ''}#{vault.text('secretUrl') or ''}"
             source.end()
             vault.end()
         else:
-            place = f"env:{variable}"
-        name = key(wanted, {k: k for k, v in names.items() if v != place})
-        names[name] = place
+            link = f"env:{variable}"
+        name = key(wanted, {k: k for k, v in names.items() if v != link})
+        names[name] = link
         if isinstance(value, str) and value and not GAP.fullmatch(value):
             self.hidden.add(value)
             self.notes.append(
@@ -113,15 +113,15 @@ class Draft:
         }
         self._volume(one, volume, level, root)
 
-    def _volume(self, one: ForeignObject, volume: dict[str, Any], level: str, root: str) -> None:
-        where = one.text("relativeMountPath") or ""
+    def _volume(self, mount: ForeignObject, volume: dict[str, Any], level: str, root: str) -> None:
+        where = mount.text("relativeMountPath") or ""
         name = key(where, self.shared)
-        volume |= {"mount_options": one.text("mountOptions")}
+        volume |= {"mount_options": mount.text("mountOptions")}
         volume |= {"at": None if name == where else where}
         volume |= {"level": level if level == "cluster" else None}
         self.shared[name] = {k: v for k, v in volume.items() if v is not None}
         self.roots[name] = f"{root}/{where}"
-        one.end()
+        mount.end()
 
 
 def key(text: str, used: dict[str, Any]) -> str:

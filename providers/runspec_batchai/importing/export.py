@@ -55,11 +55,11 @@ def _account(steps: Sequence[Step]) -> str | None:
     shared = (body.get("nodeSetup", {}).get("mountVolumes", {}) for body in bodies)
     volumes = [*(body.get("mountVolumes", {}) for body in bodies), *shared]
     accounts = [
-        one for some in volumes for kind in some.values() for one in kind if "accountName" in one
+        account for some in volumes for kind in some.values() for account in kind if "accountName" in account
     ]
-    own = [one for one in accounts if one["relativeMountPath"] in (STORE, LOGS)]
-    read_by_tool = [one for one in accounts if one["credentials"].get("accountKey") == KEY_OF_TOOL]
-    return next((str(one["accountName"]) for one in (*own, *read_by_tool, *accounts)), None)
+    own = [account for account in accounts if account["relativeMountPath"] in (STORE, LOGS)]
+    read_by_tool = [account for account in accounts if account["credentials"].get("accountKey") == KEY_OF_TOOL]
+    return next((str(account["accountName"]) for account in (*own, *read_by_tool, *accounts)), None)
 
 
 def _without(value: Any, name: str, account: str | None, notes: list[str]) -> Any:

@@ -194,37 +194,37 @@ def simple(line: str) -> list[str] | None:
 def _environment(source: ForeignObject, draft: Draft) -> None:
     env: dict[str, str] = {}
     secrets: dict[str, str] = {}
-    for one in source.each("environmentVariables"):
-        name, value = one.text("name") or "", one.text("value") or ""
-        one.end()
-        if _fits(name, one, draft) and is_secret(name, value):
-            nothing = ForeignObject(None, one.path, draft.notes)
-            secrets[name] = draft.secret(name, name, value, nothing, one.path)
-        elif _fits(name, one):
+    for variable in source.each("environmentVariables"):
+        name, value = variable.text("name") or "", variable.text("value") or ""
+        variable.end()
+        if _fits(name, variable, draft) and is_secret(name, value):
+            nothing = ForeignObject(None, variable.path, draft.notes)
+            secrets[name] = draft.secret(name, name, value, nothing, variable.path)
+        elif _fits(name, variable):
             env[name] = literal(value)
             if "$AZ_BATCHAI" in value:
                 draft.notes.append(
                     f"the value of {name} contains variables that only Batch AI sets"
                 )
-    for one in source.each("secrets"):
-        name = one.text("name") or ""
-        hidden, vault = one.text("value"), one.inner("valueSecretReference")
-        if _fits(name, one, draft):
-            secrets[name] = draft.secret(key(name, {}), name, hidden, vault, one.path)
+    for variable in source.each("secrets"):
+        name = variable.text("name") or ""
+        hidden, vault = variable.text("value"), variable.inner("valueSecretReference")
+        if _fits(name, variable, draft):
+            secrets[name] = draft.secret(key(name, {}), name, hidden, vault, variable.path)
             env.pop(name, None)
         else:
             draft.hidden.add(hidden)
-        one.end()
+        variable.end()
     draft.spec |= {"env": env} if env else {}
     draft.spec |= {"secrets": secrets} if secrets else {}
 
 
-def _fits(name: str, one: ForeignObject, draft: Draft | None = None) -> bool:
+def _fits(name: str, variable: ForeignObject, draft: Draft | None = None) -> bool:
     good = bool(VARIABLE.fullmatch(name)) and not name.upper().startswith(
         ("RUNSPEC_", "AZ_BATCHAI")
     )
     if not good and draft is not None:
-        one.left(None, "a variable of this name cannot be set")
+        variable.left(None, "a variable of this name cannot be set")
     return good
 
 

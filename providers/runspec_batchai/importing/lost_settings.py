@@ -42,12 +42,12 @@ def find_lost(spec: Spec) -> Iterator[Problem]:
         )
     name = str(block.get("toolkit") or "custom")
     if spec.launch is Launch.NONE and name not in ALONE:
-        way = (
+        hint = (
             "set launch: mpi, or the command starts without mpirun"
             if name in BY_MPIRUN
             else "each node starts the command once, unless launch is mpi, horovod or torchrun"
         )
-        yield _lost("toolkit", f"only Batch AI has the toolkit {name}: {way}")
+        yield _lost("toolkit", f"only Batch AI has the toolkit {name}: {hint}")
     if settings := block.get("toolkit_settings"):
         yield from _lost_toolkit_settings(settings)
     yield from _lost_variables(spec)
@@ -86,9 +86,9 @@ def _lost_variables(spec: Spec) -> Iterator[Problem]:
     texts += [(("smoke",), smoke)] if isinstance(smoke, str) else _numbered("smoke", smoke)
     for at, text in texts:
         if match := VARIABLE.search(text):
-            way = next(way for begins, way in INSTEAD if match[2].startswith(begins))
+            hint = next(hint for begins, hint in INSTEAD if match[2].startswith(begins))
             what = f"{match[1]} is a variable of Batch AI, which {spec.provider} does not set"
-            yield Problem(at, what, way)
+            yield Problem(at, what, hint)
 
 
 def _numbered(key: str, words: Iterable[str]) -> list[tuple[Path, str]]:

@@ -46,14 +46,14 @@ class Places:
     def portable(self, text: str) -> str:
         """Return *text* with runspec's placeholder for every path that it contains."""
         text = literal(MENTION.sub(lambda match: f"${match[1]}", text))
-        for variable, place in sorted(self.variables.items(), key=lambda item: -len(item[0])):
-            text = re.sub(rf"\${variable}(?!\w)", lambda _, p=place: p, text)  # type: ignore[misc]
-        for path, place in sorted(self.paths.items(), key=lambda item: -len(item[0])):
-            text = re.sub(rf"{re.escape(path)}(?![\w.-])", lambda _, p=place: p, text)  # type: ignore[misc]
+        for variable, folder in sorted(self.variables.items(), key=lambda item: -len(item[0])):
+            text = re.sub(rf"\${variable}(?!\w)", lambda _, p=folder: p, text)  # type: ignore[misc]
+        for path, folder in sorted(self.paths.items(), key=lambda item: -len(item[0])):
+            text = re.sub(rf"{re.escape(path)}(?![\w.-])", lambda _, p=folder: p, text)  # type: ignore[misc]
         for name, root in sorted(self.draft.roots.items(), key=lambda item: -len(item[1])):
             if re.search(rf"{re.escape(root)}(?![\w.-])", text):
-                place = self._root(name)
-                text = re.sub(rf"{re.escape(root)}(?![\w.-])", lambda _, p=place: p, text)  # type: ignore[misc]
+                folder = self._root(name)
+                text = re.sub(rf"{re.escape(root)}(?![\w.-])", lambda _, p=folder: p, text)  # type: ignore[misc]
         return text
 
     def _root(self, name: str) -> str:
@@ -75,9 +75,9 @@ class Places:
 
 
 def take_inputs(source: ForeignObject, draft: Draft, places: Places) -> None:
-    for one in source.each("inputDirectories"):
-        word, path = one.text("id") or "", (one.text("path") or "").rstrip("/")
-        one.end()
+    for directory in source.each("inputDirectories"):
+        word, path = directory.text("id") or "", (directory.text("path") or "").rstrip("/")
+        directory.end()
         name = key(word, places.mounts)
         inputs: dict[str, Any] = {} if _capitals(name) == word else {"id": word}
         volume = places.volume(path)
@@ -96,11 +96,11 @@ def take_inputs(source: ForeignObject, draft: Draft, places: Places) -> None:
 
 def take_outputs(source: ForeignObject, draft: Draft, places: Places) -> None:
     outputs: list[dict[str, str]] = []
-    for one in source.each("outputDirectories"):
-        word = one.text("id") or ""
+    for directory in source.each("outputDirectories"):
+        word = directory.text("id") or ""
         name = key(word, {output["name"]: 1 for output in outputs})
-        prefix, suffix = one.text("pathPrefix") or "", one.text("pathSuffix")
-        one.end()
+        prefix, suffix = directory.text("pathPrefix") or "", directory.text("pathSuffix")
+        directory.end()
         result = {"id": None if _capitals(name) == word else word, "path": prefix, "suffix": suffix}
         results = draft.settings.setdefault("results", {})
         results[name] = {k: v for k, v in result.items() if v is not None}

@@ -109,8 +109,8 @@ def _line(decision: Decision, spec: Spec, values: Mapping[str, str]) -> str:
 def with_contract(line: str, decision: Decision) -> str:
     """Return *line*, which a shell starts on the first node, after the variables of the contract."""
     first = '"${AZ_BATCH_HOST_LIST%%,*}"'
-    own = f"RUNSPEC_RANK=0 RUNSPEC_HOST={first} RUNSPEC_LEADER={first}"
-    return f"export {own}{_exported(decision)}; {line}"
+    variables = f"RUNSPEC_RANK=0 RUNSPEC_HOST={first} RUNSPEC_LEADER={first}"
+    return f"export {variables}{_exported(decision)}; {line}"
 
 
 def contract_in_each_process(line: str, decision: Decision) -> str:

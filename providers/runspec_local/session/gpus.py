@@ -90,13 +90,13 @@ def _all(cdi: Sequence[Path], devices: Path) -> Found:
     return Found(tuple(gpu for gpu in gpus if gpu not in unusable), how)
 
 
-def _said(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _said(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a program to its end. Raises TimeoutError if it does not answer, and another OSError if it is not here."""
     import subprocess  # slow to import, and most jobs ask for no GPU
 
     try:
         return subprocess.run(
-            words, capture_output=True, cwd="/", text=True, timeout=ANSWER_S, check=False
+            argv, capture_output=True, cwd="/", text=True, timeout=ANSWER_S, check=False
         )
     except subprocess.TimeoutExpired as exc:
         raise TimeoutError(str(exc)) from exc
@@ -188,15 +188,15 @@ def _is_named(gpu: Gpu, word: str) -> bool:
     return bool(word) and gpu.uuid.startswith(word)
 
 
-def variables(gpus: Sequence[Gpu], own: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that make CUDA use *gpus* only, unless *own* has them.
+def variables(gpus: Sequence[Gpu], env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that make CUDA use *gpus* only, unless *env* has them.
 
     Whole GPUs are named by index, because programs such as vLLM cannot read UUIDs there
     (https://github.com/vllm-project/vllm/issues/13815); CUDA counts as nvidia-smi does with
     CUDA_DEVICE_ORDER=PCI_BUS_ID.
     """
     order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    if "CUDA_DEVICE_ORDER" in own or any(gpu.is_instance for gpu in gpus):
+    if "CUDA_DEVICE_ORDER" in env or any(gpu.is_instance for gpu in gpus):
         return {VISIBLE: ",".join(gpu.name for gpu in gpus)}
     return {**order, VISIBLE: ",".join(gpu.index for gpu in gpus)}
 

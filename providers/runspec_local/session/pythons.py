@@ -34,9 +34,9 @@ def find_python(uv: str, specifier: str | None, interpreter: str | None = None) 
     wanted = ">=3" if specifier is None else specifier
     if interpreter is not None:
         return _named(interpreter, wanted)
-    own = getattr(sys, "_base_executable", "") or sys.executable
+    base = getattr(sys, "_base_executable", "") or sys.executable
     if python_fits(platform.python_version(), wanted):
-        return own, platform.python_version()
+        return base, platform.python_version()
     installed = installed_pythons(uv)
     fitting = [path for path, version in installed if python_fits(version, wanted)]
     for path in fitting:

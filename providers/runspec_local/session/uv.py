@@ -72,8 +72,8 @@ def uv_environment(caller: Mapping[str, str]) -> dict[str, str]:
 class Uv:
     """Runs uv for one environment; its output is passed on, kept in *log*, and searched for errors."""
 
-    def __init__(self, target: Path, log: Path, told: Told, lock: int) -> None:
-        self.path, self.folder, self.told, self.lock = find_uv(), target.parent, told, lock
+    def __init__(self, target: Path, log: Path, tell: Told, lock: int) -> None:
+        self.path, self.folder, self.told, self.lock = find_uv(), target.parent, tell, lock
         self.log = log
         fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         self._file = os.fdopen(fd, "w", encoding="utf-8")
@@ -84,11 +84,11 @@ class Uv:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def run(self, *words: str) -> None:
+    def run(self, *argv: str) -> None:
         """Run one command to its end. Raise RemoteError with uv's reason if it fails."""
         general = ("--no-config", "--no-python-downloads", "--color", "never")
         process = subprocess.Popen(
-            [self.path, *words, *general],
+            [self.path, *argv, *general],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -177,13 +177,13 @@ def _reason(said: Sequence[str]) -> str:
     starts = [n for n, line in enumerate(said) if BEGIN.match(line)]
     items: list[str] = []
     for line in said[starts[-1] :] if starts else [last_said("\n".join(said))]:
-        words = line.strip()
-        if SECTION.fullmatch(words) or words.startswith("hint:"):
+        text = line.strip()
+        if SECTION.fullmatch(text) or text.startswith("hint:"):
             break
-        if item := ITEM.match(words):
+        if item := ITEM.match(text):
             items.append(item[1])
-        elif words:
-            items[-1:] = [" ".join([*items[-1:], words])]
+        elif text:
+            items[-1:] = [" ".join([*items[-1:], text])]
     items = [item.rstrip(".:").replace("`", "'") for item in (*items, *_printed(said)) if item]
     return ": ".join(dict.fromkeys([*items[:2], *items[-1:]]))
 

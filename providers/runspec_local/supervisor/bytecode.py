@@ -42,12 +42,12 @@ def share(made: str, folder: Path) -> None:
 
 def _libraries(made: Path) -> Iterator[Path]:
     """Yield the folders that contain modules: those of the environment and of its Python. See PEP 405."""
-    words = (
+    pairs = (
         line.partition("=")
         for line in (made / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
     )
-    homes = [Path(value.strip()) for name, _, value in words if name.strip() == "home"]
-    own = list(made.glob("lib*/python3*"))
-    yield from own
-    for home, name in itertools.product(homes, {library.name for library in own}):
+    homes = [Path(value.strip()) for name, _, value in pairs if name.strip() == "home"]
+    libraries = list(made.glob("lib*/python3*"))
+    yield from libraries
+    for home, name in itertools.product(homes, {library.name for library in libraries}):
         yield from home.parent.glob(f"lib*/{name}")

@@ -88,10 +88,10 @@ def start_child(
 
     With *namespace*, it has a mount namespace whose root also has these folders of *cwd*: see `mount_namespace`.
     """
-    answer, told = os.pipe2(os.O_CLOEXEC)
+    answer, writer = os.pipe2(os.O_CLOEXEC)
     with open(answer, "rb") as answers:
         try:
-            with open(told, "wb"):
+            with open(writer, "wb"):
                 process = subprocess.Popen(
                     argv,
                     env=env,
@@ -100,21 +100,21 @@ def start_child(
                     stdout=log,
                     stderr=log,
                     start_new_session=True,
-                    preexec_fn=partial(_prepare, cwd, namespace, told),  # noqa: PLW1509 - the supervisor has one thread
+                    preexec_fn=partial(_prepare, cwd, namespace, writer),  # noqa: PLW1509 - the supervisor has one thread
                 )
         except subprocess.SubprocessError as exc:
             raise OSError(errno.EPERM, answers.read().decode(), "mount namespace") from exc
     return Child(process, os.pidfd_open(process.pid))
 
 
-def _prepare(cwd: Path, namespace: Sequence[str], told: int) -> None:
-    """Prepare the child process after the fork. Write what goes wrong to *told*: Popen does not keep the message."""
+def _prepare(cwd: Path, namespace: Sequence[str], writer: int) -> None:
+    """Prepare the child process after the fork. Write what goes wrong to *writer*: Popen does not keep the message."""
     if namespace:
         try:
             mount_namespace.enter(cwd, namespace)
         except OSError as exc:
             text = f"{exc.filename}: {exc.strerror}; {mount_namespace.TURN_OFF}"
-            os.write(told, text.encode())
+            os.write(writer, text.encode())
             raise
     die_with_parent()  # last, because a process that gets other rights forgets it: prctl(2)
 

@@ -33,7 +33,7 @@ class DeviceLeases:
         self._run = job.get("run", "")
         self._each, self._nodes = job.get("gpus", 0), job.get("nodes", 1)
         devices = job.get("devices") or {"locks": "", "gpus": []}
-        self._gpus = [Gpu(*words) for words in devices["gpus"]]
+        self._gpus = [Gpu(*fields) for fields in devices["gpus"]]
         self._locks: dict[Gpu, int] = {}
         self._taken: dict[int, list[Gpu]] = {}
         self._turn = -1

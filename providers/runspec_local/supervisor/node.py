@@ -168,21 +168,21 @@ class Node(NamedTuple):
         number = resume["saves"].get(output["name"], {}).get(part)
         if number is None:
             return
-        own = {"run": resume["run"], "saves": {output["name"]: {part: number}}}
+        source = {"run": resume["run"], "saves": {output["name"]: {part: number}}}
         if "from" in resume:
-            own["from"] = {part: resume["from"][part]}
+            source["from"] = {part: resume["from"][part]}
         fresh = target.with_name(f".new-{target.name}")
         if fresh.exists():
             _remove(fresh)
         store = str(Path(self.job["folder"]).parent.parent)  # keys begin with runs/RUN/
-        told = self._ask_agent("resume", store, json.dumps(own), output["name"], part, str(fresh))
+        copied = self._ask_agent("resume", store, json.dumps(source), output["name"], part, str(fresh))
         with durable.private_log(self.log) as log:
-            log.write(told)
+            log.write(copied)
         os.rename(fresh, target)
 
-    def _ask_agent(self, *words: str) -> bytes:
+    def _ask_agent(self, *arguments: str) -> bytes:
         """Return what the agent prints while it carries out a verb. Raise OSError with what it says if it fails."""
-        line = [sys.executable, "-I", str(Path(self.job["folder"], "runspec_inside.pyz")), *words]
+        line = [sys.executable, "-I", str(Path(self.job["folder"], "runspec_inside.pyz")), *arguments]
         ended = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, check=False)
         if ended.returncode:
             said = ended.stderr.decode(errors="replace").strip().removeprefix("runspec: ")
@@ -191,12 +191,12 @@ class Node(NamedTuple):
 
     def argv(self) -> list[str]:
         """Return the command that starts the node."""
-        words = list(self.job["argv"])
+        argv = list(self.job["argv"])
         if "elastic" in self.job:
             return elastic.argv(self._agent_path("runspec_inside.pyz"))
         if not self.contained:
-            return [*self._first(), "/bin/sh", str(self._agent_path("inside.sh")), *words]
-        return self._container(words)
+            return [*self._first(), "/bin/sh", str(self._agent_path("inside.sh")), *argv]
+        return self._container(argv)
 
     def _first(self) -> list[str]:
         """Return the tests of a smoke test. Containers of one task share a network, so they need none of that."""
@@ -218,9 +218,9 @@ class Node(NamedTuple):
                 **secrets,
             }  # for the engine itself; the job's variables are on its command line
         kept = {name: caller[name] for name in INHERITED if name in caller}
-        own: dict[str, str] = self.job["env"]
-        seen = gpus.variables(self.devices, own) if self.devices else gpus.HIDDEN
-        return {**kept, **seen, **self._tools(), **own, **secrets, **self.words()}
+        env: dict[str, str] = self.job["env"]
+        seen = gpus.variables(self.devices, env) if self.devices else gpus.HIDDEN
+        return {**kept, **seen, **self._tools(), **env, **secrets, **self.words()}
 
     def _tools(self) -> dict[str, str]:
         """Put the job's own Python environment first on PATH, as activating it does."""

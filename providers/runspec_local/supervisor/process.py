@@ -62,8 +62,8 @@ def supervisor_in(folder: Path) -> dict[str, Any] | None:
 
     Its parent has the same command line, and leads the session of both.
     """
-    for pid, words in _command_lines():
-        if words[-1:] == [os.fsencode(folder)] and SUPERVISOR in b" ".join(words):
+    for pid, argv in _command_lines():
+        if argv[-1:] == [os.fsencode(folder)] and SUPERVISOR in b" ".join(argv):
             fields = _stat(pid)
             if fields is not None and int(fields[3]) != pid:
                 return {"pid": pid, "ticks": int(fields[19]), "boot": boot_id()}
@@ -72,8 +72,8 @@ def supervisor_in(folder: Path) -> dict[str, Any] | None:
 
 def supervised() -> set[Path]:
     """Return the folders of all runs that have a live supervisor or its parent, by their command lines."""
-    commands = (words for _, words in _command_lines() if SUPERVISOR in b" ".join(words))
-    return {Path(os.fsdecode(words[-1])) for words in commands if words[-1].startswith(b"/")}
+    commands = (argv for _, argv in _command_lines() if SUPERVISOR in b" ".join(argv))
+    return {Path(os.fsdecode(argv[-1])) for argv in commands if argv[-1].startswith(b"/")}
 
 
 def _command_lines() -> Iterator[tuple[int, list[bytes]]]:
@@ -82,10 +82,10 @@ def _command_lines() -> Iterator[tuple[int, list[bytes]]]:
         if name.isdecimal() and int(name) != os.getpid():
             try:
                 line = Path("/proc", name, "cmdline").read_bytes()
-                own = os.stat(f"/proc/{name}").st_uid == os.geteuid()
+                is_ours = os.stat(f"/proc/{name}").st_uid == os.geteuid()
             except OSError:
                 continue
-            if line and own:
+            if line and is_ours:
                 yield int(name), line.rstrip(b"\0").split(b"\0")
 
 
@@ -123,9 +123,9 @@ def adopted() -> Iterator[int]:
     """Yield the children of this process that are alive, and reap those that have ended."""
     if not has_children():
         return
-    own = os.getpid()
+    pid = os.getpid()
     for entry in os.scandir("/proc"):
-        if entry.name.isdecimal() and parent(int(entry.name)) == own:
+        if entry.name.isdecimal() and parent(int(entry.name)) == pid:
             yield int(entry.name)
 
 

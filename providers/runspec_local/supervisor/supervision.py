@@ -206,8 +206,8 @@ class Supervisor:
                 network = start_child(line, os.environ, node.folder, log, subprocess.PIPE)
                 attempt.network = network
                 await_container(self.job["engine"], node.network, lambda: network.ended)
-            own = self.job.get("namespace", ())
-            child = start_child(node.argv(), environment, node.folder, log, namespace=own)
+            namespace = self.job.get("namespace", ())
+            child = start_child(node.argv(), environment, node.folder, log, namespace=namespace)
         attempt.nodes[node.rank] = child
         self._watch(child)
         attempt.savers += [Saver(node, o, self._watch, self._forget) for o in node.kept]

@@ -44,9 +44,9 @@ def problems(decision: Decision, spec: Spec) -> Iterator[Problem]:
         what = f"{len(options.queues)} queues, but ParallelCluster allows {MOST_QUEUES}"
         yield Problem(at(spec, "queues"), what, "put similar machines into one queue")
     for name, choice in decision.queues.items():
-        own = ("queues", name) if options.queues else ()
+        path = ("queues", name) if options.queues else ()
         for problem in _queue(name, choice.queue, options):
-            where = at(spec, *own, problem.key) if problem.key else at(spec, *own)
+            where = at(spec, *path, problem.key) if problem.key else at(spec, *path)
             yield Problem(where, f"queue '{name}': {problem.what}", problem.hint)
     for key in options.slurm_settings:
         if key.lower() in OF_SLURM_CONF:

@@ -92,9 +92,9 @@ def install(folder: Path, tell: Tell) -> None:
         (folder / MARK).touch()
 
 
-def run_uv(uv: str, *words: str) -> None:
+def run_uv(uv: str, *arguments: str) -> None:
     env = {name: value for name, value in os.environ.items() if name not in KEPT_OUT}
-    argv = [uv, *words, "--no-config", "--color", "never"]
+    argv = [uv, *arguments, "--no-config", "--color", "never"]
     try:
         done = subprocess.run(
             argv, cwd="/", env=env, capture_output=True, text=True, timeout=INSTALL_S, check=False

@@ -85,10 +85,10 @@ class Cli:
         """
         if self._program is None:
             self._program = install.program(self.options, self.tell)
-        with _file(configuration) as place:
+        with _file(configuration) as file:
             argv = [str(self._program), operation, "--cluster-name", cluster, *words]
             argv += ["--region", self.options.region] if self.options.region else []
-            argv += ["--cluster-configuration", place] if place else []
+            argv += ["--cluster-configuration", file] if file else []
             code, out = execute(argv, self._env(), operation in CHANGES, self.longest_s)
         answer = _json(out)
         if code == 0 and answer is not None:
@@ -114,10 +114,10 @@ def _file(configuration: Mapping[str, Any] | None) -> Iterator[str | None]:
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="runspec-") as folder:
-        place = Path(folder) / "cluster.yaml"
-        place.touch(mode=0o600)
-        place.write_text(json.dumps(configuration, indent=2))
-        yield str(place)
+        file = Path(folder) / "cluster.yaml"
+        file.touch(mode=0o600)
+        file.write_text(json.dumps(configuration, indent=2))
+        yield str(file)
 
 
 def execute(
@@ -196,13 +196,13 @@ def failure(operation: str, answer: Mapping[str, Any] | None, out: str) -> Runsp
 def _wrong(answer: Mapping[str, Any]) -> str:
     """Return the messages about an invalid configuration, or about changes that an update cannot make."""
     reasons = [
-        f"{one.get('type', 'schema')}: {one.get('message', '')}"
-        for one in answer.get("configurationValidationErrors") or ()
-        if one.get("level", "ERROR") == "ERROR"
+        f"{message.get('type', 'schema')}: {message.get('message', '')}"
+        for message in answer.get("configurationValidationErrors") or ()
+        if message.get("level", "ERROR") == "ERROR"
     ]
     reasons += [
-        f"{one.get('parameter')}: {one.get('message', '')}"
-        for one in answer.get("updateValidationErrors") or ()
+        f"{message.get('parameter')}: {message.get('message', '')}"
+        for message in answer.get("updateValidationErrors") or ()
     ]
     more = f" (and {len(reasons) - MOST} more)" if len(reasons) > MOST else ""
     return "; ".join(reasons[:MOST]) + more
@@ -210,7 +210,7 @@ def _wrong(answer: Mapping[str, Any]) -> str:
 
 def _refused(what: str, answer: Mapping[str, Any]) -> RemoteError:
     changes = answer.get("updateValidationErrors") or ()
-    if changes and all("must be stopped" in str(one.get("message")) for one in changes):
+    if changes and all("must be stopped" in str(message.get("message")) for message in changes):
         hint = (
             "keep the existing queues and only add others, or set providers.parallelcluster.update: terminate, which "
             "ends the machines that are removed, or stop, which ends all jobs of the cluster"

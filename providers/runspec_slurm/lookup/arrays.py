@@ -57,8 +57,8 @@ class Arrays(NamedTuple):
         numbers = {job: number for number, job in held.items()}
         placed = []
         for row in rows:
-            own = array_of(row.name) if run_of(row.name) == self.run else 0
-            offset = numbers.get(row.job, own) * self.each
+            index = array_of(row.name) if run_of(row.name) == self.run else 0
+            offset = numbers.get(row.job, index) * self.each
             tasks = tuple(offset + task for task in row.tasks)
             placed.append(row._replace(tasks=tasks, offset=offset))
         return placed

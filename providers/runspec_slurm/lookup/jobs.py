@@ -104,11 +104,11 @@ class Jobs:
         A file system that is not mounted looks like an empty folder, or like none.
         """
         if run in self._ids and not self.store.holds_runs():
-            place = self.store.workspace
+            workspace = self.store.workspace
             raise Unavailable(
-                f"{self.store.way.where}: the workspace {place} does not exist or is empty",
+                f"{self.store.way.where}: the workspace {workspace} does not exist or is empty",
                 "check that its file system is mounted, and that the profile names the workspace of the run; if all "
-                f"runs were deleted, confirm this with mkdir -p {place}/runs",
+                f"runs were deleted, confirm this with mkdir -p {workspace}/runs",
             )
 
     def submit(self, name: str, argv: Sequence[str], script: str) -> Response:
@@ -204,14 +204,14 @@ class Jobs:
         The controller knows it only later, after its epilog.
         """
         last = dict[int, AttemptKey]()
-        for one in seen.ends:
-            if one.rank == BATCH and one.number >= last.get(one.task, one).number:
-                last[one.task] = one
+        for end in seen.ends:
+            if end.rank == BATCH and end.number >= last.get(end.task, end).number:
+                last[end.task] = end
         record = self._records.get(run)
         if record is None or len(last) < record["count"]:
             return False
         notes = self.poller.notes(run, last.values())
-        return all(notes.get(one, {}).get("code") == 0 for one in last.values())
+        return all(notes.get(end, {}).get("code") == 0 for end in last.values())
 
     def _together(
         self,
@@ -282,7 +282,7 @@ class Jobs:
         if not seen.ends:
             return {}
         going = {task for row in task_stop.alive(rows) if not row.restarts for task in row.tasks}
-        return self.poller.notes(run, (one for one in seen.ends if one.task not in going))
+        return self.poller.notes(run, (end for end in seen.ends if end.task not in going))
 
     def _to_the_end(self, run: str, rows: Sequence[Row]) -> Seen | None:
         """Poll until all exit records are visible, which may be a moment after Slurm lists the end of the job."""

@@ -239,4 +239,4 @@ NEVER_BEGUN = tuple(
 def never_begun(err: str) -> str:
     """Return a hint if *err* says that the command certainly did not begin, or else an empty text."""
     lines = [line.strip() for line in err.splitlines()]
-    return next((way for said, way in NEVER_BEGUN if any(map(said.fullmatch, lines))), "")
+    return next((hint for said, hint in NEVER_BEGUN if any(map(said.fullmatch, lines))), "")

@@ -72,11 +72,11 @@ class SharedShell:
         limit = min(int(self._login_s * BYTES_A_SECOND), MOST_BYTES)
         if len(line) + len(content) > limit or time.monotonic() < self._retry_at:
             return None
-        words = b" ".join((escape(os.fsencode(line)), escape(content)))
-        if len(words) > limit or not self._lock.acquire(timeout=min(self._login_s, timeout_s)):
+        request = b" ".join((escape(os.fsencode(line)), escape(content)))
+        if len(request) > limit or not self._lock.acquire(timeout=min(self._login_s, timeout_s)):
             return None
         try:
-            return self._run(words, timeout_s)
+            return self._run(request, timeout_s)
         except (
             BaseException
         ):  # also Ctrl-C: what the shell still answers would be taken for the next answer
@@ -109,15 +109,15 @@ class SharedShell:
             self._held.close()
             self._lock.release()
 
-    def _run(self, words: bytes, timeout_s: float) -> Done | None:
+    def _run(self, request: bytes, timeout_s: float) -> Done | None:
         """Send a request to the shell; if that has just ended by itself without reading it, to another."""
         held = self.process
         if held is not None and held.poll() is None:
-            done = self._exchange(held, words, timeout_s)
+            done = self._exchange(held, request, timeout_s)
             if done is not None:
                 return done
         new = self._open(min(self.timing.login_s, timeout_s / 2))
-        done = self._exchange(new, words, timeout_s) if isinstance(new, subprocess.Popen) else new
+        done = self._exchange(new, request, timeout_s) if isinstance(new, subprocess.Popen) else new
         if done is None:
             self._retry_at = time.monotonic() + self.timing.alone_s
         return done
@@ -142,14 +142,14 @@ class SharedShell:
         return Done(code, b"", said) if refused else None
 
     def _exchange(
-        self, process: subprocess.Popen[bytes], words: bytes, timeout_s: float
+        self, process: subprocess.Popen[bytes], request: bytes, timeout_s: float
     ) -> Done | None:
         """Return how a command ended; None if the shell has ended and certainly did not begin the command."""
         assert process.stdin is not None, "BUG: stdin is a pipe"
         mark, before = secrets.token_hex(16).encode(), os.fstat(self._err.fileno()).st_size
         with ended_after(process, timeout_s) as late:
             with contextlib.suppress(OSError):  # the shell has ended: there is no answer
-                process.stdin.write(b"%s %s %s\n" % (self._key.encode(), mark, words))
+                process.stdin.write(b"%s %s %s\n" % (self._key.encode(), mark, request))
                 process.stdin.flush()
             whole, answer = _read_until(process, mark + b".\n")
             if whole:

@@ -122,7 +122,7 @@ class Ssh:
 
         https://man.openbsd.org/ssh_config: the first value that is obtained is used.
         """
-        own = {
+        settings = {
             "BatchMode": "yes",
             "ControlMaster": "auto",
             "ControlPath": str(self._socket()),
@@ -136,9 +136,9 @@ class Ssh:
             "LogLevel": "ERROR",
             **PLAIN,
         }
-        words = [word for name, value in own.items() for word in ("-o", f"{name}={value}")]
+        arguments = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
         given = [word for option in self.options for word in ("-o", option)]
-        return ["ssh", *given, *words, "-T", "--", self.where]
+        return ["ssh", *given, *arguments, "-T", "--", self.where]
 
     def run(
         self,
@@ -151,13 +151,13 @@ class Ssh:
             raise Unavailable(
                 "this machine has no ssh", "install the OpenSSH client, or remove option host"
             )
-        words = ["/bin/sh", "-c", BEGIN + script, "sh", *args]
+        argv = ["/bin/sh", "-c", BEGIN + script, "sh", *args]
         try:
-            return self._begun(self.carry_out(words, content, timeout_s))
+            return self._begun(self.carry_out(argv, content, timeout_s))
         except Unavailable:  # the shared shell may use the only session that the server allows
             if not self.shell().give_up() or isinstance(content, Iterator):
                 raise
-        return self._begun(self.carry_out(words, content, timeout_s))
+        return self._begun(self.carry_out(argv, content, timeout_s))
 
     def carry_out(
         self, words: Sequence[str], content: Iterable[bytes] | None, timeout_s: float
@@ -181,9 +181,9 @@ class Ssh:
         if begun or done.lost:
             return done._replace(out=out, lost=done.lost or done.code == LOST)
         if done.code != LOST:
-            way = "log in by hand and check that /bin/sh runs there, and no other program in its place"
+            hint = "log in by hand and check that /bin/sh runs there, and no other program in its place"
             raise Unavailable(
-                f"{self.where}: {_last(done.err) or 'the login runs no commands'}", way
+                f"{self.where}: {_last(done.err) or 'the login runs no commands'}", hint
             )
         if why := never_begun(done.err):
             raise Unavailable(f"{self.where}: {_last(done.err) or why}", why)
@@ -191,8 +191,8 @@ class Ssh:
 
     def _socket(self) -> Path:
         """Return the path of the connection's socket, named by a hash, in a folder that only its owner can access."""
-        words = "\0".join((self.where, *self.options))
-        name = hashlib.sha256(words.encode()).hexdigest()[:16]
+        identity = "\0".join((self.where, *self.options))
+        name = hashlib.sha256(identity.encode()).hexdigest()[:16]
         for folder in (self._sockets, state_folder() / "ssh", _runtime()):
             if folder is not None and len(os.fsencode(folder / name)) <= SOCKET_BYTES:
                 _own(folder)
@@ -203,13 +203,13 @@ class Ssh:
         )
 
 
-def remote(words: Sequence[str]) -> str:
-    """Return *words* as a command line that any login shell understands, such as sh, csh or fish.
+def remote(argv: Sequence[str]) -> str:
+    """Return *argv* as a command line that any login shell understands, such as sh, csh or fish.
 
     In quotes, csh allows no newline and expands !, and fish reads two backslashes as one. So the line contains none
     of these, and printf produces them. https://pubs.opengroup.org/onlinepubs/9699919799/utilities/printf.html
     """
-    line = "".join(f"\\0{ord(c):03o}" if c in "\n!'\\" else c for c in f"exec {shlex.join(words)}")
+    line = "".join(f"\\0{ord(c):03o}" if c in "\n!'\\" else c for c in f"exec {shlex.join(argv)}")
     return f"exec /bin/sh -c 'eval \"$(printf %b \"$1\")\"' sh '{line}'"
 
 

@@ -196,13 +196,13 @@ def _attempt(task: Task, number: int, rank: int, state: State | None) -> Attempt
     stopped = code in (STOPPED, None) and task.failed(number) and not own
     if state is None:
         preempted = code in (None, STOPPED) and not (stopped or own)
-        reason = reasons.PREEMPTED if preempted else reasons.exited(code or 0, own=own)
+        reason = reasons.PREEMPTED if preempted else reasons.exited(code or 0, is_own=own)
         reason = reasons.STOPPED if stopped else _with_why(reason, note)
         return Attempt(number, code, reason, preempted, began_s, ended_s)
     known = task.row or task.past
     if known is not None and began_s is None:
         began_s, ended_s = known.began_s, known.ended_s
-    reason = _reason(task, note, code, state, own=own)
+    reason = _reason(task, note, code, state, is_own=own)
     if stopped and state is State.FAILED and task.state not in reasons.ENDED:
         reason = reasons.STOPPED
     reclaimed = task.state == "PREEMPTED" and state is not State.SUCCEEDED
@@ -216,7 +216,7 @@ def _reason(task: Task, note: Note, code: int | None, state: State, *, own: bool
         return BY_US
     if not task.state and not note:
         return reasons.FORGOTTEN
-    words = reasons.ended(task.state, task.row.reason if task.row else "", code, own=own)
+    words = reasons.ended(task.state, task.row.reason if task.row else "", code, is_own=own)
     if task.state == "TIMEOUT" and _took_s(task) >= (task.timeout_s or math.inf):
         words = f"{overdue('Slurm', task.timeout_s)} (TIMEOUT)"
     return _with_why(words, note)

@@ -108,6 +108,6 @@ def _is_left(task: Task, record: Mapping[str, Any]) -> bool:
     if record.get("elastic"):
         most: int | None = record.get("spot_attempts")
         return most is None or task.attempts < most
-    mine = {one for one in task.codes if (one.task, one.rank) == (task.number, 0)}
+    mine = {end for end in task.codes if (end.task, end.rank) == (task.number, 0)}
     failures = mine | {AttemptKey(task.number, task.attempts, 0)}
     return len(failures) < int(record.get("attempts", 1))

@@ -101,8 +101,8 @@ class WorkspacePoller:
     def notes(self, run: str, wanted: Iterable[AttemptKey]) -> Mapping[AttemptKey, Note]:
         """Return the exit records of attempts. A record that is marked as preliminary is read again."""
         known = self._notes.setdefault(run, {})
-        if new := sorted(one for one in set(wanted) if known.get(one, AGAIN).get("again")):
-            known.update(noted(self._noted(run, [_name(one) for one in new])))
+        if new := sorted(key for key in set(wanted) if known.get(key, AGAIN).get("again")):
+            known.update(noted(self._noted(run, [_name(key) for key in new])))
         seen = self._seen.get(run, (0.0, None))[1]
         return {**(seen.short if seen is not None else {}), **known}
 
@@ -169,8 +169,8 @@ def _attempt_key(match: re.Match[str]) -> AttemptKey:
     return AttemptKey(int(match[1]), int(match[2]), BATCH if match[3] == "batch" else int(match[3]))
 
 
-def _name(one: AttemptKey) -> str:
-    return f"ends/{one.task}/{one.number}/{'batch' if one.rank == BATCH else one.rank}"
+def _name(key: AttemptKey) -> str:
+    return f"ends/{key.task}/{key.number}/{'batch' if key.rank == BATCH else key.rank}"
 
 
 def _json(text: str) -> dict[str, Any] | None:

@@ -198,13 +198,13 @@ class Verified(http.client.HTTPSConnection):
             text = str(getattr(error, "verify_message", "") or error)
             if isinstance(error, ssl.SSLError) and "VERIFY_FAILED" not in str(error):
                 raise
-            told = (
+            message = (
                 "the certificate of {} is not trusted: {}; set SSL_CERT_FILE to a bundle with its CA, "
                 "and check the clock of this machine, which shows {}"
             )
             now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
             late = "not yet valid" in text or "expired" in text
-            raise Untrusted(told.format(self.host, text, now), LOST if late else NO_TRUST) from None
+            raise Untrusted(message.format(self.host, text, now), LOST if late else NO_TRUST) from None
 
 
 def connection(https: bool, host: str, timeout_s: float) -> http.client.HTTPConnection:
@@ -220,9 +220,9 @@ def connection(https: bool, host: str, timeout_s: float) -> http.client.HTTPConn
     link = Verified(parts.hostname or "", parts.port or 80, timeout=timeout_s, context=trusted())
     headers = {}
     if parts.username:
-        words = [urllib.parse.unquote(word or "") for word in (parts.username, parts.password)]
+        login = [urllib.parse.unquote(word or "") for word in (parts.username, parts.password)]
         headers["Proxy-Authorization"] = (
-            "Basic " + base64.b64encode(":".join(words).encode()).decode()
+            "Basic " + base64.b64encode(":".join(login).encode()).decode()
         )
     link.set_tunnel(host, headers=headers)
     return link
@@ -392,8 +392,8 @@ class Store:
             headers["x-amz-security-token"] = token
         names = ";".join(sorted(headers))
         lines = "".join("{}:{}\n".format(k, headers[k]) for k in sorted(headers))
-        words = (ask.method, path, query, lines, names, digest)
-        request = "\n".join(words)
+        parts = (ask.method, path, query, lines, names, digest)
+        request = "\n".join(parts)
         scope = "{}/{}/s3/aws4_request".format(now[:8], self.region)
         text = "\n".join(
             ("AWS4-HMAC-SHA256", now, scope, hashlib.sha256(request.encode()).hexdigest())

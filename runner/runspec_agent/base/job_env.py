@@ -57,7 +57,7 @@ class JobEnv(NamedTuple):
 
 def read(env: Mapping[str, str]) -> JobEnv:
     """Return the settings in *env*. Raise Failure for an invalid value, and for several nodes without a rendezvous."""
-    words = JobEnv(
+    job_env = JobEnv(
         run=env.get("RUNSPEC_RUN", ""),
         attempt=_number(env, "ATTEMPT", 1, 1, int),
         rank=_number(env, "RANK", 0, 0, int),
@@ -72,20 +72,20 @@ def read(env: Mapping[str, str]) -> JobEnv:
         lease_s=_number(env, "LEASE_S", limits.LEASE_S, 0.1, float),
         grace_s=_number(env, "GRACE_S", limits.GRACE_S, 0.0, float),
     )
-    _check(words)
-    return words
+    _check(job_env)
+    return job_env
 
 
 def current() -> JobEnv:
     return read(os.environ)
 
 
-def _check(words: JobEnv) -> None:
-    if words.rank >= words.nodes:
-        raise Failure("RUNSPEC_RANK is {}, but RUNSPEC_NODES is {}".format(words.rank, words.nodes))
-    if any(letter.isspace() for letter in words.host):
-        raise Failure("RUNSPEC_HOST: '{}' has white space in it".format(words.host))
-    if words.nodes > 1 and words.launch != "none" and words.meet is None:
+def _check(job_env: JobEnv) -> None:
+    if job_env.rank >= job_env.nodes:
+        raise Failure("RUNSPEC_RANK is {}, but RUNSPEC_NODES is {}".format(job_env.rank, job_env.nodes))
+    if any(letter.isspace() for letter in job_env.host):
+        raise Failure("RUNSPEC_HOST: '{}' has white space in it".format(job_env.host))
+    if job_env.nodes > 1 and job_env.launch != "none" and job_env.meet is None:
         raise Failure("a job of several nodes needs RUNSPEC_MEET, a directory that all nodes share")
 
 

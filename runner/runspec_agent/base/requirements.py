@@ -34,14 +34,14 @@ def make(record: Mapping[str, Any], folder: str, env: Mapping[str, str]) -> None
     """Make the environment NAME below *folder*. Raise Failure if that does not work."""
     made = os.path.join(folder, NAME)
     if record.get("conda"):
-        steps, told = [_conda(record, folder, made, env)], dict(env)
+        steps, made_env = [_conda(record, folder, made, env)], dict(env)
     else:
-        steps, told = _pip(record, folder, made, env)
+        steps, made_env = _pip(record, folder, made, env)
     count = "{} requirements".format(len(record["requirements"]))
     print("runspec: building the environment of " + (CONDA if record.get("conda") else count))
     sys.stdout.flush()
     for step in steps:
-        _run(step, told)
+        _run(step, made_env)
 
 
 def _conda(record: Mapping[str, Any], folder: str, made: str, env: Mapping[str, str]) -> List[str]:

@@ -27,18 +27,18 @@ def ensure(record: Mapping[str, Any], folder: str, env: Dict[str, str]) -> None:
 
     Raise Failure if it cannot be built, also if another node of the same run has failed meanwhile.
     """
-    place = os.path.join(folder, kind())
-    os.makedirs(place, exist_ok=True)
-    wait = _Wait(place, env.get("RUNSPEC_RUN", ""))
+    shared = os.path.join(folder, kind())
+    os.makedirs(shared, exist_ok=True)
+    wait = _Wait(shared, env.get("RUNSPEC_RUN", ""))
     while True:
-        made = _built(place)
+        made = _built(shared)
         if made is None:
             wait.check()
-            lock = Lock(place)
+            lock = Lock(shared)
             if lock.take():
                 with lock:
                     wait.check()  # its last holder may have failed after the check above
-                    made = _built(place) or _build(record, place, lock.token, env)
+                    made = _built(shared) or _build(record, shared, lock.token, env)
         if made is not None:
             requirements.use(record, made, env)
             return
@@ -50,61 +50,61 @@ def kind() -> str:
 
     An environment leads to the Python that made it, so its path counts, and packages are built for a C library.
     """
-    told = [sys.executable, sys.version, sysconfig.get_platform(), *platform.libc_ver()]
+    facts = [sys.executable, sys.version, sysconfig.get_platform(), *platform.libc_ver()]
     version = ".".join(map(str, sys.version_info[:3]))
-    digest = hashlib.sha256("\0".join(told).encode("utf-8", "surrogateescape")).hexdigest()
+    digest = hashlib.sha256("\0".join(facts).encode("utf-8", "surrogateescape")).hexdigest()
     return "python-{}-{}-{}".format(version, sysconfig.get_platform(), digest[:8])
 
 
-def _built(place: str) -> Optional[str]:
+def _built(shared: str) -> Optional[str]:
     """Return the path of the complete environment, if there is one; forget one that somebody has deleted."""
-    content = files.read(os.path.join(place, BUILT))
+    content = files.read(os.path.join(shared, BUILT))
     if content is None:
         return None
-    made = os.path.join(place, content.decode("ascii"), requirements.NAME)
+    made = os.path.join(shared, content.decode("ascii"), requirements.NAME)
     if os.path.isdir(made):
         return made
-    files.remove(os.path.join(place, BUILT))
+    files.remove(os.path.join(shared, BUILT))
     return None
 
 
 def _build(
-    record: Mapping[str, Any], place: str, token: str, env: Mapping[str, str]
+    record: Mapping[str, Any], shared: str, token: str, env: Mapping[str, str]
 ) -> Optional[str]:
     """Build the environment in the folder *token*, and return the path of the one that counts.
 
     Return None if another builder has taken this one for dead, and its environment is gone again.
     """
-    own = os.path.join(place, token)
-    os.mkdir(own)
+    built = os.path.join(shared, token)
+    os.mkdir(built)
     try:
-        requirements.make(record, own, env)
+        requirements.make(record, built, env)
     except Failure as failure:
-        made = _built(place)  # by another builder, which may also have removed files under this one
-        if made is not None or not os.path.isdir(own):
-            files.remove_tree(own)
+        made = _built(shared)  # by another builder, which may also have removed files under this one
+        if made is not None or not os.path.isdir(built):
+            files.remove_tree(built)
             return made
-        files.remove_tree(own)
+        files.remove_tree(built)
         noted = {"run": env.get("RUNSPEC_RUN", ""), "why": str(failure), "token": token}
-        files.write_record(os.path.join(place, FAILED), noted)
+        files.write_record(os.path.join(shared, FAILED), noted)
         raise
     os.sync()  # neither pip nor uv flushes what it writes, and a name must not outlive its content
-    if not _create(os.path.join(place, BUILT), token):
-        files.remove_tree(own)
-        return _built(place)
+    if not _create(os.path.join(shared, BUILT), token):
+        files.remove_tree(built)
+        return _built(shared)
     for name in os.listdir(
-        place
+        shared
     ):  # what killed builders have left; only now, as one of them may have been about to end
-        if name != token and os.path.isdir(os.path.join(place, name)):
-            files.remove_tree(os.path.join(place, name))
-    return os.path.join(own, requirements.NAME)
+        if name != token and os.path.isdir(os.path.join(shared, name)):
+            files.remove_tree(os.path.join(shared, name))
+    return os.path.join(built, requirements.NAME)
 
 
 class Lock:
     """The right to build, in a file with a heartbeat; the clocks of two machines are not compared."""
 
-    def __init__(self, place: str) -> None:
-        self.path = os.path.join(place, LOCK)
+    def __init__(self, folder: str) -> None:
+        self.path = os.path.join(folder, LOCK)
         self.token = "{}-{}-{}".format(socket.gethostname(), os.getpid(), os.urandom(4).hex())
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
@@ -141,9 +141,9 @@ class Lock:
 class _Wait:
     """Waits while another node builds."""
 
-    def __init__(self, place: str, run: str) -> None:
-        self.place, self.run = place, run
-        self._failed = files.read(os.path.join(place, FAILED))
+    def __init__(self, folder: str, run: str) -> None:
+        self.place, self.run = folder, run
+        self._failed = files.read(os.path.join(folder, FAILED))
         self._seen, self._since = None, 0.0  # type: Optional[bytes], float
         self._told = False
 

@@ -36,12 +36,12 @@ def own(env: Mapping[str, str]) -> str:
 
 def of_route() -> Optional[str]:
     """Return the address of the interface of the default route, or None if there is no route."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
-            way.connect(("192.0.2.1", 9))  # no packet is sent; a documentation address, RFC 5737
+            sock.connect(("192.0.2.1", 9))  # no packet is sent; a documentation address, RFC 5737
         except OSError:
             return None
-        return str(way.getsockname()[0])
+        return str(sock.getsockname()[0])
 
 
 def _of_container(url: str) -> Optional[str]:
@@ -63,11 +63,11 @@ def _of_container(url: str) -> Optional[str]:
 
 def interface(host: str) -> Optional[str]:
     """Return the network interface with the IPv4 address *host*, or None. See netdevice(7)."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for _, name in socket.if_nameindex():
             request = struct.pack("256s", name.encode()[:15])
             try:
-                answer = fcntl.ioctl(way.fileno(), SIOCGIFADDR, request)
+                answer = fcntl.ioctl(sock.fileno(), SIOCGIFADDR, request)
             except OSError:  # the interface has no address
                 continue
             if socket.inet_ntoa(answer[20:24]) == host:
@@ -127,8 +127,8 @@ def _of_name(called: str) -> Optional[str]:
         )
     except (OSError, UnicodeError):
         return None
-    for place in addresses:
-        host = str(place[4][0])
+    for entry in addresses:
+        host = str(entry[4][0])
         if not host.startswith("127.") and here(host):
             return host
     return None
@@ -136,9 +136,9 @@ def _of_name(called: str) -> Optional[str]:
 
 def here(host: str) -> bool:
     """Return whether *host* is an address of this machine: only such an address can be bound."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
-            way.bind((host, 0))
+            sock.bind((host, 0))
         except OSError:
             return False
         return True

@@ -151,8 +151,8 @@ def _of_pam() -> Dict[str, str]:
     return variables
 
 
-def script(variables: Mapping[bytes, bytes], own: Mapping[str, str]) -> bytes:
-    """Return the commands that set *variables*, except for the job's *own* variables, which Slurm sets last.
+def script(variables: Mapping[bytes, bytes], own_variables: Mapping[str, str]) -> bytes:
+    """Return the commands that set *variables*, except for the job's *own_variables* variables, which Slurm sets last.
 
     A shell cannot have variables with the names of bash's exported functions: they become words for `env`.
 
@@ -164,7 +164,7 @@ def script(variables: Mapping[bytes, bytes], own: Mapping[str, str]) -> bytes:
     lines, words = [], []
     for raw, content in sorted(variables.items()):
         name, value = os.fsdecode(raw), os.fsdecode(content)
-        if name in OF_SHELLS or (name in own and name != "PATH"):
+        if name in OF_SHELLS or (name in own_variables and name != "PATH"):
             continue
         if NAME.fullmatch(name):
             lines.append("export {}={}\n".format(name, shlex.quote(value)))

@@ -8,14 +8,14 @@ from runspec_agent.base.task_identity import TaskIdentity, values, variable
 from runspec_agent.env import address
 
 
-def fill(env: Dict[str, str], record: Mapping[str, Any], place: TaskIdentity, folder: str) -> None:
+def fill(env: Dict[str, str], record: Mapping[str, Any], identity: TaskIdentity, folder: str) -> None:
     """Set the variables in *env* unless the service has set them. *folder* is this node's own."""
-    for name, value in values(record["sweep"], place.task).items():
+    for name, value in values(record["sweep"], identity.task).items():
         env[variable("SWEEP", name)] = value
     env.update(
-        RUNSPEC_TASK=str(place.task),
-        RUNSPEC_RANK=str(place.rank),
-        RUNSPEC_ATTEMPT=str(place.attempt),
+        RUNSPEC_TASK=str(identity.task),
+        RUNSPEC_RANK=str(identity.rank),
+        RUNSPEC_ATTEMPT=str(identity.attempt),
         RUNSPEC_NODES=str(record["nodes"]),
         RUNSPEC_SLOTS=str(record["slots"]),
         RUNSPEC_LAUNCH=record["launch"],

@@ -22,13 +22,13 @@ def variables(host: str, loopback: bool) -> Dict[str, str]:
     names = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
     if loopback:
         return dict.fromkeys((*names, "NCCL_SOCKET_IFNAME"), LOOPBACK)
-    own = address.interface(_numeric(host) or "") or _by_route(host)
-    chosen = dict.fromkeys(names, own) if own is not None else {}
-    nccl = _nccl(own, [name for _, name in socket.if_nameindex()])
+    interface = address.interface(_numeric(host) or "") or _by_route(host)
+    chosen = dict.fromkeys(names, interface) if interface is not None else {}
+    nccl = _nccl(interface, [name for _, name in socket.if_nameindex()])
     return dict(chosen, NCCL_SOCKET_IFNAME=nccl) if nccl else chosen
 
 
-def _nccl(own: Optional[str], there: List[str]) -> Optional[str]:
+def _nccl(interface: Optional[str], there: List[str]) -> Optional[str]:
     """Return the interfaces for NCCL, or None if it chooses well by itself.
 
     >>> _nccl("eth0", ["lo", "eth0", "docker0"])
@@ -38,8 +38,8 @@ def _nccl(own: Optional[str], there: List[str]) -> Optional[str]:
     """
     if any(name.startswith(INFINIBAND) for name in there):
         return None
-    if own is not None and own.startswith(APART):
-        return "=" + own
+    if interface is not None and interface.startswith(APART):
+        return "=" + interface
     return "^" + ",".join(APART)
 
 

@@ -85,7 +85,7 @@ class Agent:
         self.saver: Optional[Saver] = None  # saves outputs that are not published yet
         self.usage: Optional[Usage] = None
 
-    def run(self, words: List[str], signals: Signals) -> int:
+    def run(self, argv: List[str], signals: Signals) -> int:
         try:
             claim = self.at + self.env.get("RUNSPEC_CLAIM", "claim")
             holder = record_formats.holder(self.bucket.claim(claim, self.place.job.encode()), claim)
@@ -95,10 +95,10 @@ class Agent:
                     return STOPPED
                 self._begin(signals)
                 if self.record.get("elastic"):
-                    return self._elastic(words, signals)
+                    return self._elastic(argv, signals)
                 if self.record["shape"] == "array" and self.record["nodes"] > 1:
-                    return self._published(self._in_step(words, signals))
-                return self._published(self.judge(self._together(words, signals)))
+                    return self._published(self._in_step(argv, signals))
+                return self._published(self.judge(self._together(argv, signals)))
         finally:
             files.remove_tree(self.folder)
             if self.usage is not None:
@@ -158,8 +158,8 @@ class Agent:
             number = crew.number(signals)
             crew.start()
             return number
-        own = "{}tries/{}-{}/".format(self.at, self.place.task, self.place.rank)
-        number = attempts.number(self.bucket, own)
+        prefix = "{}tries/{}-{}/".format(self.at, self.place.task, self.place.rank)
+        number = attempts.number(self.bucket, prefix)
         if crew is not None:
             crew.open(number, signals)
         return number
@@ -202,13 +202,13 @@ class Agent:
             return code or (failure.code if self.record.get("ends") else 0)
         return code
 
-    def _together(self, words: List[str], signals: Signals) -> int:
+    def _together(self, argv: List[str], signals: Signals) -> int:
         """Run this node, and tell the other nodes how it ended, also if it fails before the program starts."""
         gang = self.gang = self._gang()
         if gang is None:
-            return self._run(words, signals)
+            return self._run(argv, signals)
         try:
-            code = self._run(words, signals)
+            code = self._run(argv, signals)
         except Failure as failure:
             gang.end(failure.code, signals, wait=True)
             raise
@@ -231,7 +231,7 @@ class Agent:
             self.cause = end_causes.STOPPED if signals.stopping else end_causes.PEER
         return held
 
-    def _elastic(self, words: List[str], signals: Signals) -> int:
+    def _elastic(self, argv: List[str], signals: Signals) -> int:
         """Run this node as a member of an elastic job: see `elastic.node`."""
         # Imported only where it is used, since a zipapp compiles its modules at each start.
         from runspec_agent.elastic.node import Elastic
@@ -239,7 +239,7 @@ class Agent:
         self.place = seat(self.place, self.record)
         self.record = dict(self.record, nodes=self.record["elastic"]["max"])
         self.departure.listen()
-        node = Elastic(self, words, signals)
+        node = Elastic(self, argv, signals)
         try:
             code = node.run()
         finally:
@@ -260,7 +260,7 @@ class Agent:
         """Return a message that an elastic node has been here for as long as `timeout`, if it has."""
         return self.departure.late()
 
-    def _in_step(self, words: List[str], signals: Signals) -> int:
+    def _in_step(self, argv: List[str], signals: Signals) -> int:
         """Run this node of an array job together with the others, in retry rounds: see `retry_rounds`."""
         prefix = "{}rounds/{}/".format(self.at, self.place.task)
         rank, nodes, attempt = self.place.rank, self.record["nodes"], self.place.attempt
@@ -274,7 +274,7 @@ class Agent:
             joined.deadline = self.began + self.record["limit_s"] - LATE_S
         joined.start()
         try:
-            own = code = self._run(words, signals)
+            own_code = code = self._run(argv, signals)
             if code == STOPPED and not (self.own or signals.stopping or self.departure.notice()):
                 code = AGAIN  # a launcher on another node was told to end
             if not self._excused(code):
@@ -284,7 +284,7 @@ class Agent:
                 code = self.judge(code) if verdict is None else verdict.code
             joined.timed_out = self.cause == end_causes.TIMEOUT
             code = joined.end(code, signals, own=self.own)
-            if own == 0 and code:
+            if own_code == 0 and code:
                 self._follow(
                     joined.verdict, end_causes.STOPPED if signals.stopping else end_causes.PEER
                 )
@@ -413,8 +413,8 @@ class Agent:
 
     def _words(self, signals: Signals) -> Optional[Mirror]:
         """Set the job's variables, and return the mirror of the rendezvous folder if there are several nodes."""
-        place = self.place._replace(attempt=self._attempt())
-        program_env.fill(self.env, self.record, place, self.folder)
+        identity = self.place._replace(attempt=self._attempt())
+        program_env.fill(self.env, self.record, identity, self.folder)
         if self.record["launch"] != "none":
             self.env[TOLD] = os.path.join(self.folder, "told")
         if self.record["nodes"] == 1 or self.record["launch"] == "none":
@@ -426,8 +426,8 @@ class Agent:
         return Mirror(self.bucket, meet, "{}meet/{}/".format(self.at, self.place.task))
 
     def _peers(self, signals: Signals) -> Peers:
-        place = self.place._replace(attempt=self._attempt())
-        return Peers(self.bucket, self.at, self.record, self.env, place, signals, self._failed)
+        identity = self.place._replace(attempt=self._attempt())
+        return Peers(self.bucket, self.at, self.record, self.env, identity, signals, self._failed)
 
     def _attempt(self) -> int:
         """Return the number of this attempt; nodes that are retried together have the same."""
@@ -456,9 +456,9 @@ class Agent:
     def _excused(self, code: int) -> bool:
         """Return whether *code* does not count as a failure of this node."""
         leaving = self.departure.leaving
-        told = leaving is not None and code == leaving.code and self.cause != end_causes.TIMEOUT
-        told = told and not self.own  # on the first node, it may be the code of another node
-        return code == 0 or told or (code in (STOPPED, LOST) and not self.own)
+        was_told = leaving is not None and code == leaving.code and self.cause != end_causes.TIMEOUT
+        was_told = was_told and not self.own  # on the first node, it may be the code of another node
+        return code == 0 or was_told or (code in (STOPPED, LOST) and not self.own)
 
 
 def print_line(text: str) -> None:

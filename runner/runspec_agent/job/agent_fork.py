@@ -11,14 +11,14 @@ from runspec_agent.base.process import Signals
 JOB = ["-IS", "job"]
 
 
-def is_ours(words: List[str]) -> bool:
-    """Return whether *words* would start the agent with this Python and zipapp."""
-    if [*words[1:2], *words[3:]] != JOB:
+def is_ours(argv: List[str]) -> bool:
+    """Return whether *argv* would start the agent with this Python and zipapp."""
+    if [*argv[1:2], *argv[3:]] != JOB:
         return False
-    python = _find_program(words[0])
+    python = _find_program(argv[0])
     if python is None or os.path.realpath(python) != os.path.realpath(sys.executable):
         return False
-    return os.path.realpath(words[2]) == os.path.realpath(sys.argv[0])
+    return os.path.realpath(argv[2]) == os.path.realpath(sys.argv[0])
 
 
 def _find_program(program: str) -> Optional[str]:

@@ -51,8 +51,8 @@ class Watch:
             lines = stream.read().splitlines()
         if not lines:
             return None
-        place, *more = json.loads(lines[-1].decode("ascii"))
-        return Begun(TaskIdentity(*place), *more)
+        identity, *more = json.loads(lines[-1].decode("ascii"))
+        return Begun(TaskIdentity(*identity), *more)
 
 
 def run(work: Callable[[Watch], int], signals: Signals) -> Tuple[int, Optional[Begun]]:
@@ -96,12 +96,12 @@ def exit_code(
 
 
 def _recorded(bucket: Bucket, at: str, record: Dict[str, Any], killed: int, begun: Begun) -> int:
-    place, end = begun.place, end_record.find(bucket, at, begun.place)
+    identity, end = begun.place, end_record.find(bucket, at, begun.place)
     if end is None:
         why = "the agent was killed by signal {}".format(killed - SIGNALLED)
         print("runspec: {}".format(why), file=sys.stderr)
         end = End(killed, end_causes.KILLED, why)
-        end_record.write(bucket, at, place, end, "")
+        end_record.write(bucket, at, identity, end, "")
     elif end.cause not in end_causes.OF_PROGRAM or end.code == 0:
         return end.code
     if record.get("elastic"):
@@ -111,16 +111,16 @@ def _recorded(bucket: Bucket, at: str, record: Dict[str, Any], killed: int, begu
 
 def _judged(bucket: Bucket, at: str, record: Dict[str, Any], begun: Begun, code: int) -> int:
     """Count the failure as the agent would have done, tell the other nodes, and return the exit code of this node."""
-    place, nodes = begun.place, record["nodes"]
-    if record["shape"] == "nodes" and place.rank > 0:  # the first node decides
-        prefix = "{}gang/{}/{}/".format(at, place.task, place.attempt)
-        ExitBarrier(bucket, prefix, place.rank, nodes).tell(code)
+    identity, nodes = begun.place, record["nodes"]
+    if record["shape"] == "nodes" and identity.rank > 0:  # the first node decides
+        prefix = "{}gang/{}/{}/".format(at, identity.task, identity.attempt)
+        ExitBarrier(bucket, prefix, identity.rank, nodes).tell(code)
         return code
-    number = Failures(bucket, at, record).judge(place, code, begun.round)
+    number = Failures(bucket, at, record).judge(identity, code, begun.round)
     if begun.round is not None:
-        prefix = "{}rounds/{}/".format(at, place.task)
-        why = "node {} exited with {}".format(place.rank, number)
-        together = RetryRound(bucket, prefix, place.rank, nodes, begun.round)
+        prefix = "{}rounds/{}/".format(at, identity.task)
+        why = "node {} exited with {}".format(identity.rank, number)
+        together = RetryRound(bucket, prefix, identity.rank, nodes, begun.round)
         if together.decide(number, why).code == AGAIN:
             return AGAIN
     return number

@@ -43,12 +43,12 @@ class Departure:
         self._until = math.inf if limit_s is None else time.monotonic() + limit_s
 
     def hold(
-        self, bucket: Bucket, at: str, place: TaskIdentity, say: Callable[[str], None]
+        self, bucket: Bucket, at: str, identity: TaskIdentity, say: Callable[[str], None]
     ) -> None:
         """Keep the attempt running after a notice if the service wants that; *say* also uploads the log."""
         if self.watch is not None and self.watch.holds:
-            key = "{}taken/{}/{}/".format(at, place.task, place.attempt)
-            self.taken = PreemptionHold(bucket, key, place.rank, say)
+            key = "{}taken/{}/{}/".format(at, identity.task, identity.attempt)
+            self.taken = PreemptionHold(bucket, key, identity.rank, say)
 
     def excused(self, code: int, signals: Signals) -> int:
         """Return *code*, or STOPPED for a failure while the machine of any node is being reclaimed."""

@@ -23,7 +23,7 @@ def main(argv: List[str]) -> int:
 
 
 def _main(argv: List[str]) -> int:
-    words = argv[1:] if argv[:1] in (["--"], ["--node"]) else argv
+    command = argv[1:] if argv[:1] in (["--"], ["--node"]) else argv
     os.environ.setdefault("RUNSPEC_INSIDE", os.path.abspath(sys.argv[0]))
     rename(os.environ)
     restore_path(os.environ)
@@ -44,26 +44,26 @@ def _main(argv: List[str]) -> int:
     with Signals() as signals:  # process 1 of a container gets no signal that it does not handle
         record = attempts.read_record(bucket, at)
         if not record.get("ends"):  # another process watches over this one
-            return _run(Agent(bucket, env, crew, record), words, signals)
+            return _run(Agent(bucket, env, crew, record), command, signals)
 
         def work(watch: Watch) -> int:
-            with Signals() as own:
-                return _run(Agent(bucket, env, crew, record), words, own, watch)
+            with Signals() as signals:
+                return _run(Agent(bucket, env, crew, record), command, signals, watch)
 
         code, begun = agent_watch.run(work, signals)
     return agent_watch.exit_code(bucket, at, record, code, begun)
 
 
-def _run(agent: Agent, words: List[str], signals: Signals, watch: Optional[Watch] = None) -> int:
+def _run(agent: Agent, argv: List[str], signals: Signals, watch: Optional[Watch] = None) -> int:
     process.adopt_orphans()
     agent.times, agent.watch = log_times.start(agent.bucket, agent.env), watch
     why: Optional[str] = None
     try:
-        code = agent.run(words, signals)
+        code = agent.run(argv, signals)
     except Failure as failure:
         print_line(str(failure))
-        own = agent.in_full_store() if isinstance(failure, NoSpace) else None
-        why, code = str(failure), failure.code if own is None else own
+        ended = agent.in_full_store() if isinstance(failure, NoSpace) else None
+        why, code = str(failure), failure.code if ended is None else ended
         if agent.ended_with is None:
             agent.cause = end_causes.AGENT
     agent.keep()

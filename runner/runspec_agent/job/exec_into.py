@@ -67,19 +67,19 @@ def parent(pid: int) -> Optional[int]:
         return None
 
 
-def become(pid: int, env: Dict[str, str], words: List[str]) -> None:
-    """Replace this process by *words*. Raise Failure if that is impossible."""
+def become(pid: int, env: Dict[str, str], argv: List[str]) -> None:
+    """Replace this process by *argv*. Raise Failure if that is impossible."""
     at = "{}/{}".format(PROC, pid)
     shell = env.get("SHELL", "")
     try:
         if os.path.samestat(os.stat(at + "/root/."), os.stat("/.")):
             os.chdir(at + "/cwd")
-            line = started(words) if words else [shell if os.access(shell, os.X_OK) else PLAIN]
+            line = started(argv) if argv else [shell if os.access(shell, os.X_OK) else PLAIN]
         else:
-            own = os.readlink(at + "/ns/user") == os.readlink("/proc/self/ns/user")
-            into = ["--mount"] if own else ["--user", "--preserve-credentials", "--mount"]
+            has_own_users = os.readlink(at + "/ns/user") == os.readlink("/proc/self/ns/user")
+            into = ["--mount"] if has_own_users else ["--user", "--preserve-credentials", "--mount"]
             line = ["nsenter", "--target", str(pid), *into, "--root", "--wd", "--"]
-            line += started(words) if words else [PLAIN]
+            line += started(argv) if argv else [PLAIN]
         os.execvpe(line[0], line, env)
     except OSError as error:
         sys.stderr.flush()
@@ -88,6 +88,6 @@ def become(pid: int, env: Dict[str, str], words: List[str]) -> None:
         ) from error
 
 
-def started(words: List[str]) -> List[str]:
-    """Return a command that starts *words* as a shell does, with exit code 127 if the program does not exist."""
-    return [PLAIN, "-c", 'exec "$@"', PLAIN, *words]
+def started(argv: List[str]) -> List[str]:
+    """Return a command that starts *argv* as a shell does, with exit code 127 if the program does not exist."""
+    return [PLAIN, "-c", 'exec "$@"', PLAIN, *argv]

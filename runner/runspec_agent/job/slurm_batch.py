@@ -66,14 +66,14 @@ DEADLINE = "the deadline that sbatch was given is over"
 
 
 def main(argv: List[str]) -> int:
-    words = argv[1:] if argv[:1] == ["--"] else argv
-    if not words:
+    command = argv[1:] if argv[:1] == ["--"] else argv
+    if not command:
         raise Failure("batch: no command")
     _name_owner()
     task_identity.restore_path(os.environ, keep=True)
     process.adopt_orphans()
     with Signals() as signals:
-        return Batch(base.connect(), dict(os.environ)).run(words, signals)
+        return Batch(base.connect(), dict(os.environ)).run(command, signals)
 
 
 class Batch:
@@ -94,7 +94,7 @@ class Batch:
         self._next_look = self._failed_at = 0.0
         self.late = False  # whether a time limit has ended this attempt
 
-    def run(self, words: List[str], signals: Signals) -> int:
+    def run(self, argv: List[str], signals: Signals) -> int:
         """Return the exit code for the script; the exit record has the same code, and the reason."""
         claim = self.at + self.env.get("RUNSPEC_CLAIM", "claim")
         holder = record_formats.holder(self.bucket.claim(claim, self.place.job.encode()), claim)
@@ -118,7 +118,7 @@ class Batch:
             _tell(why)
         else:
             try:
-                code, why = self._program(words, signals), None
+                code, why = self._program(argv, signals), None
             except Failure as failure:
                 code, why = failure.code, str(failure)
                 _tell(why)
@@ -130,14 +130,14 @@ class Batch:
         note = ExitRecords(self.bucket, self.at, before, "", "").read("batch")
         return note is not None and note["code"] == 0
 
-    def _program(self, words: List[str], signals: Signals) -> int:
-        many = os.path.basename(words[0]) == "srun"
+    def _program(self, argv: List[str], signals: Signals) -> int:
+        many = os.path.basename(argv[0]) == "srun"
         if many:
-            child: Child = Step(words, self.env, self.ends)
-        elif agent_fork.is_ours(words):
+            child: Child = Step(argv, self.env, self.ends)
+        elif agent_fork.is_ours(argv):
             child = agent_fork.start(signals)
         else:
-            child = Child(words, self.env)
+            child = Child(argv, self.env)
         step = child if isinstance(child, Step) else None
         longest_s = self.grace_s + limits.SAVE_S
         try:
@@ -150,7 +150,7 @@ class Batch:
                 return code
             if SIGNALLED < code <= SIGNALLED + signal.SIGRTMAX:
                 raise self._killed(0, code)
-            if code in OF_AGENT or (code and not _contained(words)):
+            if code in OF_AGENT or (code and not _contained(argv)):
                 return code  # the agent has said why
             raise Failure(NOT_STARTED if code else UNPROVEN, code or 1)
         return int(first["code"]) if many else code
@@ -189,8 +189,8 @@ class Batch:
         """
         why = "the agent of node {} was killed by signal {}".format(rank, code - SIGNALLED)
         if not self.record.get("elastic"):
-            place = self.place._replace(rank=rank)
-            return Failure(why, Failures(self.bucket, self.at, self.record).judge(place, code))
+            identity = self.place._replace(rank=rank)
+            return Failure(why, Failures(self.bucket, self.at, self.record).judge(identity, code))
         return Failure(why, AGAIN)
 
     def _wrong(self, step: "Optional[Step]") -> Optional[Failure]:
@@ -315,9 +315,9 @@ class Step(Child):
                 _tell("the nodes cannot be told to end: {}".format(failure))
 
 
-def _contained(words: List[str]) -> bool:
-    """Return whether *words* start the agent in a container."""
-    return any(os.path.basename(word) in ENGINES or word.startswith(BY_PYXIS) for word in words)
+def _contained(argv: List[str]) -> bool:
+    """Return whether *argv* start the agent in a container."""
+    return any(os.path.basename(word) in ENGINES or word.startswith(BY_PYXIS) for word in argv)
 
 
 def _name_owner() -> None:

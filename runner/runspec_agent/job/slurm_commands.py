@@ -47,8 +47,8 @@ def shown(job: str, env: Mapping[str, str]) -> Dict[str, str]:
         )
     except (OSError, subprocess.SubprocessError):
         return {}
-    words = [word.partition("=") for word in text.decode("utf-8", "replace").split()]
-    return {name: value for name, _, value in words}
+    pairs = [word.partition("=") for word in text.decode("utf-8", "replace").split()]
+    return {name: value for name, _, value in pairs}
 
 
 def seconds(text: str) -> float:

@@ -33,19 +33,19 @@ def parse(argv: List[str]) -> Tuple[str, str]:
     >>> parse(["-x", "-l", "me", "node-1", "echo", "$HOME;", "ls -l"])
     ('node-1', 'echo $HOME; ls -l')
     """
-    words = list(argv)
-    while words and words[0].startswith("-"):
-        del words[: 2 if words[0] in WITH_VALUE else 1]
-    if len(words) < 2:
+    rest = list(argv)
+    while rest and rest[0].startswith("-"):
+        del rest[: 2 if rest[0] in WITH_VALUE else 1]
+    if len(rest) < 2:
         raise Failure("usage: rsh HOST WORD...")
-    return words[0], " ".join(words[1:])
+    return rest[0], " ".join(rest[1:])
 
 
 def main(argv: List[str]) -> int:
     host, command = parse(argv)
     unlike = os.uname().nodename if argv[0] == OWN_HOSTNAME else None
-    words = current()
-    meeting = Rendezvous(words)
+    job_env = current()
+    meeting = Rendezvous(job_env)
     seats = meeting.seats()
     ranks = {node.host: rank for rank, node in seats.items()}
     if host not in ranks:
@@ -55,7 +55,7 @@ def main(argv: List[str]) -> int:
             ),
             ENDED_BY_SSH,
         )
-    if ranks[host] == words.rank:
+    if ranks[host] == job_env.rank:
         os.execvp("sh", ["sh", "-c", command])
     with Signals() as signals:
         return _Request(meeting, ranks[host], seats[0].token, command, unlike).relay(signals)

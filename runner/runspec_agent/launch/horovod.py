@@ -44,9 +44,9 @@ def find(env: Mapping[str, str]) -> Mpirun:
 
 def argv_for(python: str, job: Job) -> List[str]:
     """Return the command that runs `main` in the job's own Python, without the words that a rank runs."""
-    place = os.path.abspath(__file__)[: -len("/runspec_agent/launch/horovod.py")]
+    package_root = os.path.abspath(__file__)[: -len("/runspec_agent/launch/horovod.py")]
     code = "import sys; sys.path.insert(0, {!r}); from runspec_agent.launch import horovod; sys.path.pop(0); "
-    argv = [python, "-c", code.format(place) + "sys.exit(horovod.main())"]
+    argv = [python, "-c", code.format(package_root) + "sys.exit(horovod.main())"]
     leader = "127.0.0.1" if job.loopback else job.hosts[0]
     hosts = ",".join("{}:{}".format(host, job.slots) for host in job.hosts)
     ranks = str(len(job.hosts) * job.slots)
@@ -101,13 +101,13 @@ class Ranks:
         """Run *command* on the host of *slot*; return its exit code and when it ended, as `launch_gloo` asks for."""
         start = ["sh", "-c"] if slot.hostname == self.own else [self.rsh, slot.hostname]
         child = subprocess.Popen([*start, "exec " + command], stdin=subprocess.DEVNULL)
-        code, told = None, False
+        code, was_told = None, False
         while code is None:
             try:
                 code = child.wait(LOOK_S)
             except subprocess.TimeoutExpired:
-                if not told and any(event.is_set() for event in (self.failed, *events)):
-                    told = True
+                if not was_told and any(event.is_set() for event in (self.failed, *events)):
+                    was_told = True
                     child.terminate()
         if code:
             self.codes.append(code if code > 0 else 128 - code)

@@ -21,10 +21,10 @@ def take() -> Optional[str]:
     return os.environ.pop(TOLD, None)
 
 
-def tell(path: Optional[str], seat: Participant, code: int, failure: Optional[Failure]) -> None:
+def tell(path: Optional[str], participant: Participant, code: int, failure: Optional[Failure]) -> None:
     """Write the file if *code*, perhaps that of *failure*, is not the program's own."""
-    lost = code == LOST and seat.failed() != LOST and (failure is not None or seat.words.rank > 0)
-    if path is not None and (lost or seat.stopping() is not None):
+    lost = code == LOST and participant.failed() != LOST and (failure is not None or participant.words.rank > 0)
+    if path is not None and (lost or participant.stopping() is not None):
         files.write(path, b"")
 
 

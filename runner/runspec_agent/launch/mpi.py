@@ -26,19 +26,19 @@ from runspec_agent.rendezvous.shared_directory import one_stack
 FAILED_S = 5.0  # time for mpirun to end by itself after one of its ranks has failed
 
 
-def run(seat: Participant, argv: List[str]) -> int:
+def run(participant: Participant, argv: List[str]) -> int:
     # Without HOME, Open MPI does not even print its version: "Unable to get the user home directory".
     os.environ.setdefault("HOME", _home())
     folder = tempfile.mkdtemp(prefix="runspec-")
     try:
         if os.environ.get(slurm.PLUGIN):
-            return _by_srun(seat, argv, folder)
-        if seat.words.rank > 0:
-            seat.meet()
-            return _serve(seat, Ranks(folder), daemon_env(seat, argv, folder))
-        kind = horovod.find(os.environ) if seat.words.launch == "horovod" else mpirun.find()
-        seat.meet()
-        return _lead(seat, kind, argv, folder)
+            return _by_srun(participant, argv, folder)
+        if participant.words.rank > 0:
+            participant.meet()
+            return _serve(participant, Ranks(folder), daemon_env(participant, argv, folder))
+        kind = horovod.find(os.environ) if participant.words.launch == "horovod" else mpirun.find()
+        participant.meet()
+        return _lead(participant, kind, argv, folder)
     finally:
         process.kill_rest()
         shutil.rmtree(folder, ignore_errors=True)
@@ -93,8 +93,8 @@ class Stepped(Ranks):
     """Ranks that Slurm has started: they descend from its daemon, and are recognised by their environment."""
 
     def here(self) -> Set[int]:
-        own = os.fsencode("RUNSPEC_RUN=" + os.environ["RUNSPEC_RUN"])
-        return {pid for pid in self._signed() if own in slurm.environment(pid)}
+        mark = os.fsencode("RUNSPEC_RUN=" + os.environ["RUNSPEC_RUN"])
+        return {pid for pid in self._signed() if mark in slurm.environment(pid)}
 
 
 def _send(pids: Set[int], number: int) -> None:
@@ -134,55 +134,55 @@ class Led(Child):
         super().tick()
 
 
-def _lead(seat: Participant, kind: mpirun.Mpirun, argv: List[str], folder: str) -> int:
+def _lead(participant: Participant, kind: mpirun.Mpirun, argv: List[str], folder: str) -> int:
     job = mpirun.Job(
-        hosts=tuple(node.host for node in seat.nodes),
-        slots=seat.words.slots,
+        hosts=tuple(node.host for node in participant.nodes),
+        slots=participant.words.slots,
         hostfile=os.path.join(folder, "hosts"),
         agent=os.path.join(folder, "rsh"),
-        loopback=one_stack(seat.nodes),
+        loopback=one_stack(participant.nodes),
         root=os.geteuid() == 0,
     )
-    hostfile.write(job.hostfile, seat.nodes, seat.words.slots)
+    hostfile.write(job.hostfile, participant.nodes, participant.words.slots)
     files.write(job.agent, agent_script(kind.rsh if job.loopback else ()), 0o700)
-    env = dict(kind.defaults(job), **daemon_env(seat, argv, folder))
+    env = dict(kind.defaults(job), **daemon_env(participant, argv, folder))
     ranks = Ranks(folder)
-    code = _led(seat, kind.argv(job) + list(kind.start), slurm.hidden(env), ranks)
+    code = _led(participant, kind.argv(job) + list(kind.start), slurm.hidden(env), ranks)
     if code == 0 and not ranks.succeeded():
         raise Failure("the launcher exited with 0, but not all of its ranks did", LOST)
-    if code and seat.stopping() is None:
-        seat.tell_of_failure(code)  # or the other nodes take 75 for the loss of a node
+    if code and participant.stopping() is None:
+        participant.tell_of_failure(code)  # or the other nodes take 75 for the loss of a node
     return code
 
 
-def _by_srun(seat: Participant, argv: List[str], folder: str) -> int:
+def _by_srun(participant: Participant, argv: List[str], folder: str) -> int:
     """Let srun start the ranks of all nodes: each node writes what its ranks run, and when it is ready for them."""
     start = os.path.join(folder, "start.sh")
     files.write(
         start, slurm.start_script(os.environ, folder, start_script(folder, os.getcwd(), argv))
     )
-    seat.meet(start=start)
+    participant.meet(start=start)
     files.write(os.path.join(folder, slurm.READY), b"")
     ranks = Stepped(folder)
-    if seat.words.rank > 0:
-        return _serve(seat, ranks, {})
-    words = slurm.srun(os.environ, len(seat.nodes), seat.words.slots)
-    code = _led(seat, words, slurm.env_of_srun(seat.env(), seat.nodes), ranks)
-    seat.tell_of_failure(ranks.failed())
-    return code if code == 0 or seat.stopping() else seat.failed() or code
+    if participant.words.rank > 0:
+        return _serve(participant, ranks, {})
+    command = slurm.srun(os.environ, len(participant.nodes), participant.words.slots)
+    code = _led(participant, command, slurm.env_of_srun(participant.env(), participant.nodes), ranks)
+    participant.tell_of_failure(ranks.failed())
+    return code if code == 0 or participant.stopping() else participant.failed() or code
 
 
-def _led(seat: Participant, argv: List[str], env: Mapping[str, str], ranks: Ranks) -> int:
+def _led(participant: Participant, argv: List[str], env: Mapping[str, str], ranks: Ranks) -> int:
     child = Led(argv, env, ranks)
-    code = process.run(child, seat.signals, seat.words.grace_s, _Each(seat, child))
-    return STOPPED if seat.stopping() == signal.SIGTERM else code
+    code = process.run(child, participant.signals, participant.words.grace_s, _Each(participant, child))
+    return STOPPED if participant.stopping() == signal.SIGTERM else code
 
 
 class _Each:
     """What rank 0 does while mpirun runs: it passes a stop on to all nodes, and ends the job if a node is lost."""
 
-    def __init__(self, seat: Participant, child: Led) -> None:
-        self.seat = seat
+    def __init__(self, participant: Participant, child: Led) -> None:
+        self.seat = participant
         self.child = child
         self._failed_at: Optional[float] = None
 
@@ -210,32 +210,32 @@ class _Each:
 # --- the other ranks --------------------------------------------------------------------------------------------------
 
 
-def _serve(seat: Participant, ranks: Ranks, env: Mapping[str, str]) -> int:
+def _serve(participant: Participant, ranks: Ranks, env: Mapping[str, str]) -> int:
     """Run the commands of rank 0 until it ends or is lost; return the exit code of this node."""
-    assert seat.meeting is not None, "BUG: rank > 0 of one node"
-    server = Server(seat.meeting, seat.nodes[0].token, env)
+    assert participant.meeting is not None, "BUG: rank > 0 of one node"
+    server = Server(participant.meeting, participant.nodes[0].token, env)
     pace = process.Pace()
     while True:
-        for number in seat.signals.wait(pace.pause_s()):
+        for number in participant.signals.wait(pace.pause_s()):
             pace.start()
             if number in process.STOPS:
-                seat.tell_to_stop(number)
+                participant.tell_to_stop(number)
             else:
                 ranks.send(number)
         process.reap(server.children.values())
         server.answer()
-        stopping = seat.stopping()
-        code = seat.meeting.ended(0)
+        stopping = participant.stopping()
+        code = participant.meeting.ended(0)
         if code is not None:
             return code
         if stopping is not None:
             ranks.send_to_new(stopping)
-            if seat.grace_is_over():
+            if participant.grace_is_over():
                 return STOPPED
-        seat.tell_of_failure(ranks.failed())
-        seat.meeting.beat()
-        if seat.meeting.gone(0):
-            raise gone(seat.nodes[0], seat.words.lease_s)
+        participant.tell_of_failure(ranks.failed())
+        participant.meeting.beat()
+        if participant.meeting.gone(0):
+            raise gone(participant.nodes[0], participant.words.lease_s)
         if server.accept():
             pace.start()
 
@@ -244,15 +244,15 @@ def _serve(seat: Participant, ranks: Ranks, env: Mapping[str, str]) -> int:
 # -------------------------------------------------------------------------------------
 
 
-def daemon_env(seat: Participant, argv: List[str], folder: str) -> Dict[str, str]:
+def daemon_env(participant: Participant, argv: List[str], folder: str) -> Dict[str, str]:
     """Return the environment for this node's ranks: its own, with the path of its own start script."""
     start = os.path.join(folder, "start.sh")
-    network = sockets.variables(seat.words.host, one_stack(seat.nodes))
-    env = dict(network, **slurm.without_pmi(seat.env()))
+    network = sockets.variables(participant.words.host, one_stack(participant.nodes))
+    env = dict(network, **slurm.without_pmi(participant.env()))
     script = own_tmpdir(env.get("TMPDIR")) + start_script(folder, os.getcwd(), argv)
-    if seat.words.launch == "horovod":
+    if participant.words.launch == "horovod":
         script = horovod.of_rank(env) + script
-    files.write(start, slurm.shown(os.environ) + script if seat.words.rank == 0 else script)
+    files.write(start, slurm.shown(os.environ) + script if participant.words.rank == 0 else script)
     # PRRTE 3 names its files in TMPDIR by its pid alone, leaves them when it is killed, and does not start if they
     # exist:
     env.update(RUNSPEC_START=start, TMPDIR=os.path.join(folder, "tmp"))
@@ -284,16 +284,16 @@ def start_script(folder: str, cwd: str, argv: List[str]) -> bytes:
     : >/tmp/x/rank.$$
     cd /job && exec echo 'it is' :
     """
-    words = " ".join(shlex.quote(word) for word in argv)
+    command = " ".join(shlex.quote(word) for word in argv)
     lines = "unset RUNSPEC_START\n: >{}/rank.$$\ncd {} && exec {}\n"
-    return os.fsencode(lines.format(shlex.quote(folder), shlex.quote(cwd), words))
+    return os.fsencode(lines.format(shlex.quote(folder), shlex.quote(cwd), command))
 
 
 def agent_script(options: Tuple[str, ...]) -> bytes:
     """Return a program that is the agent's `rsh`, run by this Python and zipapp with an unchanged environment."""
-    place = os.path.abspath(__file__)[: -len("/runspec_agent/launch/mpi.py")]
+    package_root = os.path.abspath(__file__)[: -len("/runspec_agent/launch/mpi.py")]
     code = "import sys; sys.path.insert(0, {!r}); from runspec_agent.__main__ import main; sys.exit(main())"
-    words = (sys.executable, "-IS", "-c", code.format(place), "rsh", *options)
+    command = (sys.executable, "-IS", "-c", code.format(package_root), "rsh", *options)
     return os.fsencode(
-        '#!/bin/sh\nexec {} "$@"\n'.format(" ".join(shlex.quote(word) for word in words))
+        '#!/bin/sh\nexec {} "$@"\n'.format(" ".join(shlex.quote(word) for word in command))
     )

@@ -19,18 +19,18 @@ def main(argv: List[str]) -> int:
     argv = argv[1:] if argv[:1] == ["--"] else argv
     if not argv:
         raise Failure("launch: no command")
-    words, told = current(), launcher_end.take()
+    job_env, end_path = current(), launcher_end.take()
     process.adopt_orphans()
     with Signals() as signals:
-        if words.launch == "none":
-            return process.run(Child(argv), signals, words.grace_s)
-        seat = Participant(words, signals)
+        if job_env.launch == "none":
+            return process.run(Child(argv), signals, job_env.grace_s)
+        participant = Participant(job_env, signals)
         try:
-            code = LAUNCH[words.launch](seat, argv)
+            code = LAUNCH[job_env.launch](participant, argv)
         except Failure as failure:
-            launcher_end.tell(told, seat, failure.code, failure)
-            seat.end(failure.code)
+            launcher_end.tell(end_path, participant, failure.code, failure)
+            participant.end(failure.code)
             raise
-        launcher_end.tell(told, seat, code, None)
-        seat.end(code)
+        launcher_end.tell(end_path, participant, code, None)
+        participant.end(code)
         return code

@@ -10,26 +10,26 @@ from runspec_agent.rendezvous.participant import Participant
 from runspec_agent.rendezvous.shared_directory import one_stack
 
 
-def run(seat: Participant, argv: List[str]) -> int:
-    seat.meet(port=address.free_port() if seat.words.rank == 0 else 0)
-    loopback = one_stack(seat.nodes)
-    leader = "127.0.0.1" if loopback else seat.words.leader or seat.nodes[0].host
-    command = argv_for(seat.words, leader, seat.nodes[0].port) + argv
+def run(participant: Participant, argv: List[str]) -> int:
+    participant.meet(port=address.free_port() if participant.words.rank == 0 else 0)
+    loopback = one_stack(participant.nodes)
+    leader = "127.0.0.1" if loopback else participant.words.leader or participant.nodes[0].host
+    command = argv_for(participant.words, leader, participant.nodes[0].port) + argv
     return process.run(
-        Child(command, env_for(seat.env(), seat.words.host, loopback)),
-        seat.signals,
-        seat.words.grace_s,
-        seat.watch,
+        Child(command, env_for(participant.env(), participant.words.host, loopback)),
+        participant.signals,
+        participant.words.grace_s,
+        participant.watch,
     )
 
 
-def argv_for(words: JobEnv, leader: str, port: int) -> List[str]:
+def argv_for(job_env: JobEnv, leader: str, port: int) -> List[str]:
     return [
         "torchrun",
         "--no-python",
-        "--nnodes={}".format(words.nodes),
-        "--nproc-per-node={}".format(words.slots),
-        "--node-rank={}".format(words.rank),
+        "--nnodes={}".format(job_env.nodes),
+        "--nproc-per-node={}".format(job_env.slots),
+        "--node-rank={}".format(job_env.rank),
         "--master-addr={}".format(leader),
         "--master-port={}".format(port),
     ]

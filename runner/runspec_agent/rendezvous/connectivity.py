@@ -49,11 +49,11 @@ WORDS = {
 
 def main(argv: List[str]) -> int:
     """Test the connections through the rendezvous folder, and then replace this process by WORD..."""
-    words = current()
-    bucket = FolderBucket({"RUNSPEC_STORE": "file://{}".format(words.meet)})
+    job_env = current()
+    bucket = FolderBucket({"RUNSPEC_STORE": "file://{}".format(job_env.meet)})
     with Signals() as signals:
-        node = Node(words.rank, words.host, "", "", 0)
-        Reach(bucket, "reach/", node, words.nodes).check(signals, "")
+        node = Node(job_env.rank, job_env.host, "", "", 0)
+        Reach(bucket, "reach/", node, job_env.nodes).check(signals, "")
     program = argv[1:] if argv[:1] == ["--"] else argv
     os.execvp(program[0], program)
 
@@ -86,18 +86,18 @@ class Door(threading.Thread):
     def run(self) -> None:
         while True:
             try:
-                way, _ = self._socket.accept()
+                connection, _ = self._socket.accept()
             except OSError:  # closed
                 return
-            threading.Thread(target=self._answer, args=(way,), daemon=True).start()
+            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
-    def _answer(self, way: socket.socket) -> None:
+    def _answer(self, connection: socket.socket) -> None:
         question, answer = _halves(self._token)
-        with way:
-            way.settimeout(CONNECT_S)
+        with connection:
+            connection.settimeout(CONNECT_S)
             try:
-                if hmac.compare_digest(_received(way, len(question)), question):
-                    way.sendall(answer)
+                if hmac.compare_digest(_received(connection, len(question)), question):
+                    connection.sendall(answer)
             except OSError:  # the client has disconnected
                 pass
 
@@ -130,10 +130,10 @@ def _halves(token: str) -> List[bytes]:
     return [token[:middle].encode("ascii"), token[middle:].encode("ascii")]
 
 
-def _received(way: socket.socket, size: int) -> bytes:
+def _received(connection: socket.socket, size: int) -> bytes:
     data = b""
     while len(data) < size:
-        block = way.recv(size - len(data))
+        block = connection.recv(size - len(data))
         if not block:
             break
         data += block
@@ -144,9 +144,9 @@ def tried(seat: Seat, timeout_s: float = CONNECT_S) -> Optional[str]:
     """Return why *seat* cannot be reached from here, or None if the right node answers."""
     question, answer = _halves(seat.token)
     try:
-        with socket.create_connection((seat.host, seat.port), timeout_s) as way:
-            way.sendall(question)
-            return None if _received(way, len(answer)) == answer else ANOTHER
+        with socket.create_connection((seat.host, seat.port), timeout_s) as connection:
+            connection.sendall(question)
+            return None if _received(connection, len(answer)) == answer else ANOTHER
     except (socket.gaierror, UnicodeError):
         return NO_NAME
     except socket.timeout:
@@ -179,8 +179,8 @@ class Reach:
         door.start()
         try:
             seats = self._seats(door.seat, signals)
-            own = self.try_all(seats)
-            self._tell("{}{},{}".format(FOUND, self.rank, len(own)), own)
+            failed = self.try_all(seats)
+            self._tell("{}{},{}".format(FOUND, self.rank, len(failed)), failed)
             if self.rank == 0:
                 counts = self._counts(signals)
                 broken = sum(counts.values())
@@ -215,7 +215,7 @@ class Reach:
         prefix = self.prefix + FOUND
 
         def looked() -> Optional[Dict[int, int]]:
-            names = (one.key[len(prefix) :].split(",") for one in self.bucket.listing(prefix))
+            names = (entry.key[len(prefix) :].split(",") for entry in self.bucket.listing(prefix))
             counts = {int(rank): int(count) for rank, count in names}
             return counts if len(counts) == self.nodes else None
 

@@ -61,8 +61,8 @@ def looks_s(first_s: float, nodes: int) -> float:
 def _collected(bucket: Bucket, prefix: str, hosts: Dict[int, str], nodes: int) -> Dict[int, str]:
     """Return *hosts* with the nodes that have joined since."""
     collected = dict(hosts)
-    for one in bucket.listing(prefix):
-        rank, _, host = one.key[len(prefix) :].partition(",")
+    for entry in bucket.listing(prefix):
+        rank, _, host = entry.key[len(prefix) :].partition(",")
         if rank.isdigit() and int(rank) < nodes:
             collected.setdefault(int(rank), host)
     return collected

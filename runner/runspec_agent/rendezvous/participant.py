@@ -23,10 +23,10 @@ SLACK_S = 1.0
 class Participant:
     """This node in its job; the only node of a job needs no shared directory."""
 
-    def __init__(self, words: JobEnv, signals: Signals) -> None:
-        self.words = words
+    def __init__(self, job_env: JobEnv, signals: Signals) -> None:
+        self.words = job_env
         self.signals = signals
-        self.meeting: Optional[Rendezvous] = Rendezvous(words) if words.nodes > 1 else None
+        self.meeting: Optional[Rendezvous] = Rendezvous(job_env) if job_env.nodes > 1 else None
         self.nodes: Tuple[Node, ...] = ()
         self._stopping: Optional[int] = None
         self._grace_ends = 0.0

@@ -39,10 +39,10 @@ def one_stack(nodes: Tuple[Node, ...]) -> bool:
 class Rendezvous:
     """One node's files in `RUNSPEC_MEET/<attempt>/`, which only this user can access: requests are run as commands."""
 
-    def __init__(self, words: JobEnv) -> None:
-        assert words.meet is not None, "BUG: a rendezvous without a directory"
-        self.words = words
-        self.folder = os.path.join(words.meet, str(words.attempt))
+    def __init__(self, job_env: JobEnv) -> None:
+        assert job_env.meet is not None, "BUG: a rendezvous without a directory"
+        self.words = job_env
+        self.folder = os.path.join(job_env.meet, str(job_env.attempt))
         self._beats = 0
         self._next_beat = 0.0
         self._seen: Dict[int, Tuple[Optional[bytes], float]] = {}
@@ -54,10 +54,10 @@ class Rendezvous:
         """Join the rendezvous. Only rank 0 sets *token* and *port*."""
         self._open()
         self.beat()
-        words = self.words
-        record = {"host": words.host, "stack": stack(), "token": token, "port": port}
+        job_env = self.words
+        record = {"host": job_env.host, "stack": stack(), "token": token, "port": port}
         record["start"] = start
-        path = self.path("rank-{}.json".format(words.rank))
+        path = self.path("rank-{}.json".format(job_env.rank))
         files.write_record(path, record)
         if os.stat(path).st_uid != os.stat(self.folder).st_uid:
             raise Failure("the rendezvous directory {} belongs to another user".format(self.folder))

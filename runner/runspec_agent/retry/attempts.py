@@ -44,12 +44,12 @@ class Lost:
     """
 
     def __init__(
-        self, bucket: Bucket, at: str, record: Dict[str, Any], place: TaskIdentity
+        self, bucket: Bucket, at: str, record: Dict[str, Any], identity: TaskIdentity
     ) -> None:
-        self.bucket, self.place = bucket, place
+        self.bucket, self.place = bucket, identity
         self.most: Optional[int] = record.get("spot_attempts")
-        self._failures = "{}failures/{}-".format(at, place.task)
-        self._begun = "{}begun/{}/".format(at, place.task)
+        self._failures = "{}failures/{}-".format(at, identity.task)
+        self._begun = "{}begun/{}/".format(at, identity.task)
 
     def too_often(self) -> Optional[str]:
         """Return why this attempt must not begin; otherwise record that it has begun, and return None."""

@@ -23,30 +23,30 @@ class End(NamedTuple):
     why: Optional[str] = None
 
 
-def key(at: str, place: TaskIdentity, end: End) -> str:
+def key(at: str, identity: TaskIdentity, end: End) -> str:
     """Return the key of a record below *at*, the prefix of the run.
 
     >>> key("runs/r/", TaskIdentity("j", 4, 1, 2), End(75, "program"))
     'runs/r/ends/4/2/1-75-program'
     """
     return "{}ends/{}/{}/{}-{}-{}".format(
-        at, place.task, place.attempt, place.rank, end.code, end.cause
+        at, identity.task, identity.attempt, identity.rank, end.code, end.cause
     )
 
 
-def find(bucket: Bucket, at: str, place: TaskIdentity) -> Optional[End]:
+def find(bucket: Bucket, at: str, identity: TaskIdentity) -> Optional[End]:
     """Return the end that is recorded for this node and attempt, or None."""
-    prefix = "{}ends/{}/{}/{}-".format(at, place.task, place.attempt, place.rank)
+    prefix = "{}ends/{}/{}/{}-".format(at, identity.task, identity.attempt, identity.rank)
     for entry in bucket.listing(prefix):
         code, _, cause = entry.key[len(prefix) :].partition("-")
         return End(int(code), cause)
     return None
 
 
-def write(bucket: Bucket, at: str, place: TaskIdentity, end: End, node: str) -> None:
+def write(bucket: Bucket, at: str, identity: TaskIdentity, end: End, node: str) -> None:
     """Write the record; *node* is the service's name of the node. Raise Failure if the store refuses."""
     note = {"why": end.why, "node": node, "ended_s": round(time.time(), 3)}
     try:
-        bucket.put(key(at, place, end), json.dumps(note, sort_keys=True).encode("ascii"))
+        bucket.put(key(at, identity, end), json.dumps(note, sort_keys=True).encode("ascii"))
     except NoSpace:  # the name says enough
-        bucket.put(key(at, place, end), b"")
+        bucket.put(key(at, identity, end), b"")

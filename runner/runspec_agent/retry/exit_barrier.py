@@ -66,29 +66,29 @@ class ExitBarrier(threading.Thread):
         except NoSpace:
             self.bucket.put(key, b"")  # a new file has a new version, also an empty one
 
-    def end(self, code: int, signals: Signals, wait: bool, own: bool = True) -> int:
+    def end(self, code: int, signals: Signals, wait: bool, is_own: bool = True) -> int:
         """Record that this node has ended with *code*; on the first node, return the code of all.
 
         With *wait*, wait as long as the other nodes live, and their failures count; a lost node raises Failure LOST.
         Otherwise, a launcher has ended the program on all nodes: wait for the time in which the other nodes may save.
-        *own*: the program itself exited with *code*, and was not stopped because another node had failed, whose code
+        *is_own*: the program itself exited with *code*, and was not stopped because another node had failed, whose code
         counts then.
         """
-        self.own = own
+        self.own = is_own
         if self.rank > 0:
-            self.tell(code, own)
+            self.tell(code, is_own)
         self.over.set()
         if self.rank > 0:
             return code
         if code and not wait:
             return self._settled(code, signals)
-        if code and (own or self.failed_peer() is None):
+        if code and (is_own or self.failed_peer() is None):
             return code
         return self._others(signals, wait)
 
-    def tell(self, code: int, own: bool = True) -> None:
+    def tell(self, code: int, is_own: bool = True) -> None:
         """Write the exit code of this node, for the first one; into a name, if the store is full."""
-        said = "{}{}{}".format(code, "" if own else TOLD, FULL if self.full else "")
+        said = "{}{}{}".format(code, "" if is_own else TOLD, FULL if self.full else "")
         key = "{}ended-{}".format(self.prefix, self.rank)
         try:
             self.bucket.put(key, said.encode())

@@ -29,9 +29,9 @@ Note = Dict[str, Any]  # code, why (or null), node, began_s and ended_s since 19
 class ExitRecords:
     """The writer of one record; *who* is a rank or "batch"."""
 
-    def __init__(self, bucket: Bucket, at: str, place: TaskIdentity, who: str, node: str) -> None:
+    def __init__(self, bucket: Bucket, at: str, identity: TaskIdentity, who: str, node: str) -> None:
         self.bucket, self.who, self.node = bucket, who, node
-        self.folder = "{}ends/{}/{}/".format(at, place.task, place.attempt)
+        self.folder = "{}ends/{}/{}/".format(at, identity.task, identity.attempt)
         self.began_s = time.time()
 
     def note(self, code: int, why: Optional[str] = None, **more: Any) -> None:
@@ -84,12 +84,12 @@ class StopListener(threading.Thread):
         heard = 0
         while not self._over.wait(self._pause_s):
             try:
-                told = self._ends.signals()
+                signals = self._ends.signals()
             except (Failure, ValueError):  # the next poll finds it
                 continue
-            for number in told[heard:]:
+            for number in signals[heard:]:
                 os.kill(os.getpid(), number)
-            heard = len(told)
+            heard = len(signals)
 
     def finish(self) -> None:
         self._over.set()
@@ -97,12 +97,12 @@ class StopListener(threading.Thread):
 
 
 def of_node(
-    bucket: Bucket, at: str, place: TaskIdentity, env: Mapping[str, str]
+    bucket: Bucket, at: str, identity: TaskIdentity, env: Mapping[str, str]
 ) -> Optional[ExitRecords]:
     """Return the writer for this node, or None if no records are wanted (no `RUNSPEC_ENDS`)."""
     if not env.get("RUNSPEC_ENDS"):
         return None
-    return ExitRecords(bucket, at, place, str(place.rank), name(env))
+    return ExitRecords(bucket, at, identity, str(identity.rank), name(env))
 
 
 def name(env: Mapping[str, str]) -> str:

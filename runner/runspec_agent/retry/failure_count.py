@@ -19,19 +19,19 @@ class Failures:
         self.at = at + "failures/"
 
     def judge(
-        self, place: TaskIdentity, code: int, together: Optional[int] = None, last: bool = False
+        self, identity: TaskIdentity, code: int, together: Optional[int] = None, last: bool = False
     ) -> int:
         """Record a failure with *code*, and return this node's exit code: AGAIN if another attempt follows.
 
         *last*: none follows, although there may be one left.
         *together* is the number of an attempt whose nodes succeed or fail together: their failures count as one.
         """
-        mine = "{}{}-{}/".format(self.at, place.task, place.rank)
+        mine = "{}{}-{}/".format(self.at, identity.task, identity.rank)
         text = json.dumps({"code": code}).encode()
-        self._put(mine + "{}-{}".format(place.attempt, code), text)
+        self._put(mine + "{}-{}".format(identity.attempt, code), text)
         counted = mine
         if together is not None:
-            counted = "{}{}-all/".format(self.at, place.task)
+            counted = "{}{}-all/".format(self.at, identity.task)
             self._put(counted + str(together), text)
         count = sum(1 for _ in self.bucket.listing(counted))
         if count < self.record["attempts"] and not last:
@@ -41,9 +41,9 @@ class Failures:
             return AGAIN
         return self.shown(code)
 
-    def last(self, place: TaskIdentity) -> Optional[int]:
+    def last(self, identity: TaskIdentity) -> Optional[int]:
         """Return the exit code of the last failure of this node, or None."""
-        mine = "{}{}-{}/".format(self.at, place.task, place.rank)
+        mine = "{}{}-{}/".format(self.at, identity.task, identity.rank)
         names = [entry.key[len(mine) :].split("-") for entry in self.bucket.listing(mine)]
         codes = {int(attempt): int(code) for attempt, code in names}
         return codes[max(codes)] if codes else None

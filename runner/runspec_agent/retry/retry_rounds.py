@@ -126,16 +126,16 @@ class RetryRound(ExitBarrier):
             self.check()
         return self.verdict
 
-    def end(self, code: int, signals: Signals, wait: bool = True, own: bool = False) -> int:
+    def end(self, code: int, signals: Signals, wait: bool = True, is_own: bool = False) -> int:
         """Return the exit code of this node: its *code* or, if that is 0, the outcome of the round.
 
-        *own*: a *code* of 143 is the program's own, after its last attempt.
+        *is_own*: a *code* of 143 is the program's own, after its last attempt.
         """
         try:
             if code == 0:
                 self.bucket.put("{}ended-{}".format(self.prefix, self.rank), b"0")
                 return self._all(signals)
-            again = code == AGAIN or (code == STOPPED and not own)
+            again = code == AGAIN or (code == STOPPED and not is_own)
             if code == STOPPED and signals.stopping:
                 verdict = self.decide(*self.stopped())
             else:
@@ -178,8 +178,8 @@ def join(
         joined = RetryRound(bucket, prefix, rank, nodes, number)
         verdict = joined.look()
         if verdict is None:
-            seat = "{}seat-{}".format(joined.prefix, rank)
-            if bucket.claim(seat, str(attempt).encode()) == str(attempt).encode():
+            seat_key = "{}seat-{}".format(joined.prefix, rank)
+            if bucket.claim(seat_key, str(attempt).encode()) == str(attempt).encode():
                 if last:
                     bucket.put(joined.prefix + LAST, str(rank).encode())
                 return joined

@@ -155,10 +155,10 @@ class BlobBucket(S3Bucket):
         """
         step = _step(size)
         names: List[str] = []
-        own = os.urandom(8).hex()
+        token = os.urandom(8).hex()
         together: Any = hashlib.sha256()
         for start in range(0, size, step):
-            names.append(_block(own, len(names)))
+            names.append(_block(token, len(names)))
             wanted = min(step, size - start)
             tried: List[_Summed] = []
 
@@ -195,10 +195,10 @@ class BlobBucket(S3Bucket):
 
     def _copy_blocks(self, source: str, target: str, size: int) -> None:
         """https://learn.microsoft.com/en-us/rest/api/storageservices/put-block-from-url"""
-        step, own = _step(size), os.urandom(8).hex()
+        step, token = _step(size), os.urandom(8).hex()
         names: List[str] = []
         for start in range(0, size, step):
-            names.append(_block(own, len(names)))
+            names.append(_block(token, len(names)))
             wanted = "bytes={}-{}".format(start, min(start + step, size) - 1)
             headers = (("x-ms-source-range", wanted), *self.store.source(source))
             query = (("comp", "block"), ("blockid", names[-1]))
@@ -258,8 +258,8 @@ def _step(size: int) -> int:
     return max(BLOCK_BYTES, -(-size // BLOCKS))
 
 
-def _block(own: str, number: int) -> str:
-    return base64.b64encode("{}{:08}".format(own, number).encode("ascii")).decode("ascii")
+def _block(token: str, number: int) -> str:
+    return base64.b64encode("{}{:08}".format(token, number).encode("ascii")).decode("ascii")
 
 
 def _compare(hasher: Any, digest: str) -> None:

@@ -107,11 +107,11 @@ class FolderBucket(Bucket):
         folder, name = os.path.split(self.path_of(key))
         import hashlib  # as in `put_file`
 
-        own = hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
+        lock_name = hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
         try:
             self._make(folder, clear=False)
             handle = os.open(
-                os.path.join(folder, ".rs-{}.lock".format(own)), os.O_RDWR | os.O_CREAT, 0o600
+                os.path.join(folder, ".rs-{}.lock".format(lock_name)), os.O_RDWR | os.O_CREAT, 0o600
             )
         except OSError as error:
             raise _refused(key, error) from error
@@ -242,10 +242,10 @@ class FolderBucket(Bucket):
         return os.path.join(self.root, *(files.local(part) for part in parts))
 
     def _placed(
-        self, key: str, write: Callable[[IO[bytes]], None], place: Callable[[str, str], Found]
+        self, key: str, write: Callable[[IO[bytes]], None], move: Callable[[str, str], Found]
     ) -> Found:
-        """Let *write* fill a temporary file and *place* move it to the key atomically; return the result of *place*."""
-        return self._made(key, lambda part: self._write(part, write), place, key)
+        """Let *write* fill a temporary file and *move* move it to the key atomically; return the result of *move*."""
+        return self._made(key, lambda part: self._write(part, write), move, key)
 
     def _write(self, part: str, write: Callable[[IO[bytes]], None]) -> None:
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -256,17 +256,17 @@ class FolderBucket(Bucket):
                 os.fsync(target.fileno())
 
     def _made(
-        self, key: str, make: Callable[[str], None], place: Callable[[str, str], Found], what: str
+        self, key: str, make: Callable[[str], None], move: Callable[[str, str], Found], what: str
     ) -> Found:
-        """Let *make* create a temporary file and *place* move it to the key; *what* is for error messages."""
+        """Let *make* create a temporary file and *move* move it to the key; *what* is for error messages."""
         path = self.path_of(key)
         folder = os.path.dirname(path)
         part = os.path.join(folder, ".rs-{}.part".format(os.urandom(8).hex()))
         try:
-            self._make(folder, place is _in_place)
+            self._make(folder, move is _in_place)
             try:
                 make(part)
-                return place(part, path)
+                return move(part, path)
             finally:
                 files.remove(part)
         except OSError as error:

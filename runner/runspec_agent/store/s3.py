@@ -98,9 +98,9 @@ class S3Bucket(Bucket):
         return current[1] if current is not None and current[0] == content else None
 
     def apart(self) -> Bucket:
-        own = copy.copy(self)
-        own.store = copy.copy(self.store)
-        return own
+        client = copy.copy(self)
+        client.store = copy.copy(self.store)
+        return client
 
     def hasten(self, seconds: float) -> None:
         self.store.tries, self.store.timeout_s = 1, seconds
@@ -299,10 +299,10 @@ def _text(element: ElementTree.Element, name: str) -> str:
 
 def _digest(window: Callable[[], Window], size: int, together: Any) -> str:
     """Return the SHA-256 of *size* bytes, and add them to the hash of the whole file."""
-    own = hashlib.sha256()
+    hasher = hashlib.sha256()
     with window() as stream:
         for start in range(0, size, BLOCK):
             block = stream.read(min(BLOCK, size - start))
-            own.update(block)
+            hasher.update(block)
             together.update(block)
-    return own.hexdigest()
+    return hasher.hexdigest()

@@ -73,17 +73,17 @@ def _apart(source: str, target: str) -> None:
 
 
 def _parse(argv: List[str]) -> Asked:
-    words, every_s, keep = list(argv), None, 1
+    rest, every_s, keep = list(argv), None, 1
     try:
-        how = words.pop(0)
+        how = rest.pop(0)
         if how == "--every":
-            every_s = max(0.1, float(words.pop(0)))
+            every_s = max(0.1, float(rest.pop(0)))
         elif how != "--once":
             raise ValueError
-        if words[0] == "--keep":
-            keep = int(words[1])
-            del words[:2]
-        source, target = words
+        if rest[0] == "--keep":
+            keep = int(rest[1])
+            del rest[:2]
+        source, target = rest
     except (IndexError, ValueError):
         raise Failure(USAGE_LINE) from None
     return Asked(every_s, keep, source, target)

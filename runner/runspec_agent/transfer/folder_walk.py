@@ -116,13 +116,13 @@ class _Walk:
         start = os.path.join(self.folder, os.path.dirname(path))
         inner = next((i for i in (_below(raw, name) for name in self.names) if i is not None), None)
         real = os.path.realpath(os.path.join(start, raw) if inner is None else self.folder + inner)
-        own = _below(real, self.folder)
-        if own is None or own.split("/")[1:2] == [OURS]:
+        inside = _below(real, self.folder)
+        if inside is None or inside.split("/")[1:2] == [OURS]:
             return real, ""
         absolute = raw.startswith("/")
-        target = known_as(raw if not absolute else own if inner is None else inner) or "/"
+        target = known_as(raw if not absolute else inside if inner is None else inner) or "/"
         if not stays(target, known_as(path)):  # such as a/../b
-            target = known_as(own if absolute else os.path.relpath(real, start)) or "/"
+            target = known_as(inside if absolute else os.path.relpath(real, start)) or "/"
         return real, target
 
     def _refused(self, path: str, error: OSError) -> None:

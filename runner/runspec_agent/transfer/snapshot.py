@@ -92,10 +92,10 @@ class Snapshot:
         self._quiet = None
         while time.monotonic() < until:
             seen = look(self.folder, self._names).files
-            newest = max((one.version[1] for one in seen.values()), default=0)
+            newest = max((seen_file.version[1] for seen_file in seen.values()), default=0)
             left_s = settled_s - (time.time() - newest / 1e9)
             if not 0 < left_s <= settled_s:
-                self._quiet = {name: one.version for name, one in seen.items()}
+                self._quiet = {name: seen_file.version for name, seen_file in seen.items()}
                 return
             if wait(left_s):
                 return
@@ -113,7 +113,7 @@ class Snapshot:
         for count in range(ROUNDS):
             seen, self._hidden, shape = look(self.folder, self._names)
             self._check_hidden(before, seen)
-            changed = [name for name, one in seen.items() if not self._has(name, one.version)]
+            changed = [name for name, seen_file in seen.items() if not self._has(name, seen_file.version)]
             if self._gone(seen) or not burst.issuperset(changed):
                 burst = self._renewed(seen, changed, count > 0)
             else:
@@ -131,13 +131,13 @@ class Snapshot:
 
     def _check_hidden(self, before: Listed, seen: Dict[str, Seen]) -> None:
         """Raise Failure for saved files that cannot be read now: a failing disk must not look like deleted files."""
-        for place, why in self._hidden.items():
+        for path, why in self._hidden.items():
             if any(
-                n not in seen and (n + "/").startswith(place + "/" * bool(place)) for n in before
+                n not in seen and (n + "/").startswith(path + "/" * bool(path)) for n in before
             ):
                 raise Failure(
                     "{}: {}".format(
-                        shown(place) or self.folder, why or "it does not exist any more"
+                        shown(path) or self.folder, why or "it does not exist any more"
                     ),
                     LOST,
                 )
@@ -151,7 +151,7 @@ class Snapshot:
         """Raise Unsettled if a file has changed; a truncated one keeps its old time for a moment."""
         if quiet is None:
             return
-        known = {n: one[0] for one_kind in (self._read, self._wrong) for n, one in one_kind.items()}
+        known = {n: held[0] for one_kind in (self._read, self._wrong) for n, held in one_kind.items()}
         if {n: v[:2] for n, v in known.items()} != {n: v[:2] for n, v in quiet.items()}:
             raise Unsettled("files were written meanwhile")
 
@@ -180,7 +180,7 @@ class Snapshot:
         )
         folder = ""
         try:
-            if any(one.version[0] > SMALL_BYTES for one in held.values()):
+            if any(held_file.version[0] > SMALL_BYTES for held_file in held.values()):
                 folder = files.fresh_folder("runspec-save-")
             return self._together(held, folder)
         except OSError:
@@ -190,25 +190,25 @@ class Snapshot:
             if folder:
                 files.remove_tree(folder)
 
-    def _stream(self, name: str, one: Seen) -> None:
+    def _stream(self, name: str, file: Seen) -> None:
         def opened() -> IO[bytes]:
-            return open(one.path, "rb")
+            return open(file.path, "rb")
 
         def read() -> None:
-            before = settled([one])[0]
-            size, digest = file_digest(one.path)
-            if size != before[0] or _version(one.path) != before:
+            before = settled([file])[0]
+            size, digest = file_digest(file.path)
+            if size != before[0] or _version(file.path) != before:
                 return
             try:
                 made = self._send(opened, size, digest)
             except Failure:
-                if _version(one.path) == before:
+                if _version(file.path) == before:
                     raise
                 return
-            if _version(one.path) == before:
+            if _version(file.path) == before:
                 self._read[name] = (before, Entry(size, before[1], digest, made))
 
-        self._tried(name, one, read)
+        self._tried(name, file, read)
 
     def _together(self, held: Dict[str, Seen], folder: str) -> Set[str]:
         """Read files into memory or copies one after the other, and save those that did not change meanwhile."""
@@ -216,9 +216,9 @@ class Snapshot:
         contents: Dict[str, Held] = {}
         for name, one in held.items():
 
-            def read(name: str = name, one: Seen = one) -> None:
+            def read(name: str = name, file: Seen = file) -> None:
                 copy = os.path.join(folder, str(len(contents)))
-                contents[name] = _held(one, copy if one.version[0] > SMALL_BYTES else "")
+                contents[name] = _held(file, copy if file.version[0] > SMALL_BYTES else "")
 
             self._tried(name, one, read)
         same = [n for n, held_ in contents.items() if _still(held[n].path, before[n], held_.size)]
@@ -232,7 +232,7 @@ class Snapshot:
         parallel.each(save, same)
         return set(same) if len(same) == len(contents) else set()
 
-    def _tried(self, name: str, one: Seen, read: Callable[[], None]) -> None:
+    def _tried(self, name: str, file: Seen, read: Callable[[], None]) -> None:
         """Let *read* read a file. A deleted file is left out; without room for a copy, the file is streamed."""
         try:
             if name.split("/", maxsplit=1)[0] == OURS:
@@ -242,19 +242,19 @@ class Snapshot:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
                 self._no_room = True
             elif error.errno not in GONE:
-                self._wrong[name] = (one.version, error.strerror or str(error))
+                self._wrong[name] = (file.version, error.strerror or str(error))
 
 
-def _held(one: Seen, copy: str) -> Held:
+def _held(file: Seen, copy: str) -> Held:
     """Return the content of a file, in memory or, if *copy* is set, in a copy of the file."""
     if copy:
         import shutil  # imported only if there are files to copy
 
-        shutil.copyfile(one.path, copy)
+        shutil.copyfile(file.path, copy)
         return Held(lambda: open(copy, "rb"), *file_digest(copy))
     import hashlib
 
-    with open(one.path, "rb") as stream:
+    with open(file.path, "rb") as stream:
         content = stream.read()
     return Held(lambda: io.BytesIO(content), len(content), hashlib.sha256(content).hexdigest())
 
@@ -282,12 +282,12 @@ def fitting(seen: Dict[str, Seen], names: List[str], copied: int) -> Dict[str, S
 
 def settled(files: List[Seen]) -> List[Version]:
     """Return the versions of *files* after a clock tick, so that any later write changes them."""
-    versions = [_version(one.path) for one in files]
+    versions = [_version(file.path) for file in files]
     newest = max((version[1] for version in versions), default=0)
     if not 0 <= time.time() - newest / 1e9 < CLOCK_TICK_S:
         return versions
     time.sleep(CLOCK_TICK_S)
-    return [_version(one.path) for one in files]
+    return [_version(file.path) for file in files]
 
 
 def _version(path: str) -> Version:

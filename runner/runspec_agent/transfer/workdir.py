@@ -61,11 +61,11 @@ class Workdir:
                 self._mount(dict(mount, task=task) if mount.get("same") else mount, path)
             self.env[variable("MOUNT", mount["name"])] = path
         if self.record["requirements"]:
-            place = self.env.get("RUNSPEC_ENVIRONMENT")
-            if place:
+            environment = self.env.get("RUNSPEC_ENVIRONMENT")
+            if environment:
                 from runspec_agent.base import shared_environment  # few jobs need it
 
-                shared_environment.ensure(self.record, place, self.env)
+                shared_environment.ensure(self.record, environment, self.env)
             else:
                 requirements.build(self.record, self.folder, self.env)
 
@@ -83,7 +83,7 @@ class Workdir:
             path = os.path.join(os.path.abspath(base), path.lstrip("/"))
         return files.local(path)
 
-    def outputs(self, place: TaskIdentity, below: str) -> Saver:
+    def outputs(self, identity: TaskIdentity, below: str) -> Saver:
         """Restore what an earlier attempt has saved, or else the run that this one resumes.
 
         The final files are published *below*.
@@ -94,9 +94,9 @@ class Workdir:
             with _permitted("output", output["name"], path):
                 os.makedirs(inputs.roomy(path, self.env), exist_ok=True)
             self.env[variable("OUTPUT", output["name"])] = path
-            if output.get("from") == "first" and place.rank > 0:
+            if output.get("from") == "first" and identity.rank > 0:
                 continue
-            prefix = own(below, output["name"], place)
+            prefix = own(below, output["name"], identity)
             keep = output.get("keep", 1)
             saver.add(
                 output["name"],
@@ -104,16 +104,16 @@ class Workdir:
                 prefix,
                 output["sync_s"],
                 keep,
-                alone=place.attempt == 1,
+                alone=identity.attempt == 1,
                 names=[output["path"]],
             )
-            self.begin(saver, output["name"], path, place)
+            self.begin(saver, output["name"], path, identity)
         return saver
 
-    def begin(self, saver: Saver, name: str, path: str, place: TaskIdentity) -> None:
+    def begin(self, saver: Saver, name: str, path: str, identity: TaskIdentity) -> None:
         """Restore an output from the run that this one resumes, unless *saver* has restored a save of its own."""
         if self.resume is not None and not saver.outputs[-1].manifest.saves:
-            self.resume.begin(name, path, place.task, place.rank)
+            self.resume.begin(name, path, identity.task, identity.rank)
 
     def unpack_script(self) -> str:
         """Unpack inside.sh from the zipapp, and return its path."""
@@ -161,6 +161,6 @@ def _read_script(zipapp: str) -> bytes:
     return zipimport.zipimporter(zipapp).get_data("runspec_agent/" + SCRIPT)
 
 
-def own(below: str, output: str, place: TaskIdentity) -> str:
-    """Return where the files that the node at *place* writes to *output* are saved."""
-    return "{}{}/{}/{}/".format(below, output, place.task, place.rank)
+def own(below: str, output: str, identity: TaskIdentity) -> str:
+    """Return where the files that the node at *identity* writes to *output* are saved."""
+    return "{}{}/{}/{}/".format(below, output, identity.task, identity.rank)

@@ -59,8 +59,8 @@ class GpuMeter:
             return
         self._starts += 1
         # A program that writes to a terminal prints each line at once.
-        own, its = os.openpty()
-        os.set_blocking(own, False)
+        terminal, its = os.openpty()
+        os.set_blocking(terminal, False)
         line = [str(self._program), QUERY, "--format=csv,noheader,nounits"]
         try:
             self._popen = subprocess.Popen(
@@ -72,9 +72,9 @@ class GpuMeter:
                 start_new_session=True,
                 preexec_fn=die_with_parent,  # noqa: PLW1509 - it takes no lock that another thread could hold
             )
-            self._output = own
+            self._output = terminal
         except OSError as error:
-            os.close(own)
+            os.close(terminal)
             self.why = "nvidia-smi: {}".format(error.strerror or error)
         finally:
             os.close(its)
@@ -131,10 +131,10 @@ def visible(env: Mapping[str, str]) -> Optional[List[str]]:
     >>> visible({"SLURM_JOB_ID": "7"})
     []
     """
-    words = env.get("CUDA_VISIBLE_DEVICES")
-    if words is None:
+    devices = env.get("CUDA_VISIBLE_DEVICES")
+    if devices is None:
         return [] if "SLURM_JOB_ID" in env else None
-    return [word.strip() for word in words.split(",") if word.strip() not in ("", "NoDevFiles")]
+    return [word.strip() for word in devices.split(",") if word.strip() not in ("", "NoDevFiles")]
 
 
 def _is_visible(index: str, uuid: str, names: Optional[List[str]]) -> bool:

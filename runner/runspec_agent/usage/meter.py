@@ -68,11 +68,11 @@ class OwnUsage:
 
     def _is_own(self, group: Cgroup) -> bool:
         """Return whether the group has processes of this job alone: what started this process is idle."""
-        own = set(self.table.below(self.pid)) | self.table.parents(self.pid)
+        family = set(self.table.below(self.pid)) | self.table.parents(self.pid)
         try:
             group.cpu_s()
             group.memory_bytes()
-            return group.members() <= own
+            return group.members() <= family
         except (OSError, ValueError, KeyError):
             return False
 

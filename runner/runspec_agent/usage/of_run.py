@@ -58,10 +58,10 @@ class RunUsage:
         """Yield the processes of nodes; a process without own variables belongs to the node of its parent."""
         known: Dict[Tuple[int, int], Node] = {}
         for process in processes.values():
-            place = (process.pid, process.started)
-            node = self._known.get(place) or self._node(process.pid)
+            key = (process.pid, process.started)
+            node = self._known.get(key) or self._node(process.pid)
             if node is not None:
-                known[place] = node
+                known[key] = node
         self._known = known
         for pid in processes:
             node = self._inherited(pid, processes, root)
@@ -79,12 +79,12 @@ class RunUsage:
     def _node(self, pid: int) -> Optional[Node]:
         """Return the node whose variables the process was started with, or None."""
         env = self.table.environment(pid)
-        words = [env.get(name, "") for name in NAMES]
+        values = [env.get(name, "") for name in NAMES]
         if env.get("RUNSPEC_RUN") != os.path.basename(self.folder):
             return None
-        if not all(word.isdigit() for word in words):
+        if not all(word.isdigit() for word in values):
             return None
-        return int(words[0]), int(words[1]), int(words[2])
+        return int(values[0]), int(values[1]), int(values[2])
 
     def _meter(self, first: Process, node: Node) -> Meter:
         folder = os.path.join(self.folder, "tasks", str(node[0]), "nodes", str(node[2]))

@@ -48,14 +48,14 @@ class ProcessTable:
 
         They are added to neither if a parent has ended meanwhile.
         """
-        way: List[int] = []
+        chain: List[int] = []
         while pid not in ours and pid in known:
-            way.append(pid)
+            chain.append(pid)
             pid = known[pid].parent
         if pid in ours:
-            ours.update(way)
+            ours.update(chain)
         elif pid == 0 or pid in self._others:
-            self._others.update(way)
+            self._others.update(chain)
 
     def process(self, pid: int) -> Optional[Process]:
         """Return the process, or None if there is none that runs."""
@@ -84,7 +84,7 @@ class ProcessTable:
         """Return the variables that *pid* was started with; none if this process may not read them."""
         try:
             with open("{}/{}/environ".format(self.proc, pid), "rb") as stream:
-                words = os.fsdecode(stream.read()).split("\0")
+                entries = os.fsdecode(stream.read()).split("\0")
         except OSError:
             return {}
-        return dict(word.split("=", 1) for word in words if "=" in word)
+        return dict(word.split("=", 1) for word in entries if "=" in word)

@@ -90,11 +90,11 @@ def _asked(text: SourceFile, spec: Spec, file: Path) -> _Asked:
         message = "rehearse runs one job, and a spec with `scaling` describes several"
         raise UsageError(message, "remove scaling, and set cluster.nodes")
     provider = registry.load(spec.provider)
-    own = inputs.read_profile_in_use(file if file.is_dir() else file.parent)
-    options, wrong = inputs.read_settings(text, own, spec, provider)
+    in_use = inputs.read_profile_in_use(file if file.is_dir() else file.parent)
+    options, wrong = inputs.read_settings(text, in_use, spec, provider)
     if options is None:
         raise InvalidSpec(*wrong)
-    return _Asked(provider, own.get_settings(provider.name), spec.cluster.pool)
+    return _Asked(provider, in_use.get_settings(provider.name), spec.cluster.pool)
 
 
 def _fill(provider: Provider, stage: Emulation, name: str, folder: Path) -> None:

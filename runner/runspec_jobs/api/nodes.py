@@ -45,9 +45,9 @@ class Node:
         assert isinstance(self.client, SupportsExec), "BUG: its provider says that it supports exec"
         return self.client.shell(self.run, self.task, self.rank, words, terminal=terminal)
 
-    def open_new_shell(self, words: Sequence[str] = (), *, terminal: bool = False) -> ExecSpec:
+    def open_new_shell(self, text: Sequence[str] = (), *, terminal: bool = False) -> ExecSpec:
         """Return what `open_shell` does for a run that holds this node for a shell: the run ends with the program."""
-        return self.open_shell(shell_job.make_command(words), terminal=terminal)
+        return self.open_shell(shell_job.make_command(text), terminal=terminal)
 
     def forward(
         self, port: int, local: int | None = None, *, on_event: OnEvent | None = None

@@ -164,7 +164,7 @@ def apply_chain(
     if options.as_json:
         _print_json(chain.name, chain.file.path.resolve(), "run", ends)
     elif detach:
-        left = [one.job for one in ends if one.state == chains.NOT_STARTED]
+        left = [end.job for end in ends if end.state == chains.NOT_STARTED]
         if left:
             output.tell(f"not started yet: {', '.join(left)}: the same command goes on")
         output.tell(_ways(chain))
@@ -175,7 +175,7 @@ def apply_chain(
 
 def _code(ends: Sequence[JobStatus]) -> int:
     """Return 0 if all jobs have succeeded but those that were for the failure of another one."""
-    ended_well = all(one.state in (State.SUCCEEDED, chains.SKIPPED) for one in ends)
+    ended_well = all(end.state in (State.SUCCEEDED, chains.SKIPPED) for end in ends)
     return OK if ended_well else JobFailed.exit_code
 
 
@@ -204,31 +204,31 @@ class _Screen:
         with self.lock:
             output.out(f"{job:{self.width}} | {whose}{text}")
 
-    def status(self, one: JobStatus) -> None:
+    def status(self, status: JobStatus) -> None:
         if self.quiet:
             return
-        run = f" ({one.run.id})" if one.run is not None else ""
-        why = f": {one.reason}" if one.reason else ""
-        state = "started" if one.state == State.WAITING else one.state
+        run = f" ({status.run.id})" if status.run is not None else ""
+        why = f": {status.reason}" if status.reason else ""
+        state = "started" if status.state == State.WAITING else status.state
         with self.lock:
             output.tell(escape_control(f"{one.job:{self.width}} {state}{run}{why}"))
 
 
 def _print_json(chain: str, path: Path, want: str, ends: Sequence[JobStatus]) -> None:
-    jobs = [job_json(one) for one in ends]
+    jobs = [job_json(end) for end in ends]
     output.out_json(STATUS, {"chain": chain, "file": str(path), "want": want, "jobs": jobs})
 
 
-def job_json(one: JobStatus) -> dict[str, Any]:
+def job_json(status: JobStatus) -> dict[str, Any]:
     """Return the status of a job of a chain as JSON."""
     return {
-        "job": one.job,
-        "state": one.state,
-        "reason": one.reason,
-        "needs": dict(one.needs),
-        "run": None if one.run is None else one.run.id,
-        "provider": None if one.run is None else one.run.provider,
-        "exit_code": None if one.status is None else one.status.exit_code,
+        "job": status.job,
+        "state": status.state,
+        "reason": status.reason,
+        "needs": dict(status.needs),
+        "run": None if status.run is None else status.run.id,
+        "provider": None if status.run is None else status.run.provider,
+        "exit_code": None if status.status is None else status.status.exit_code,
     }
 
 
@@ -296,19 +296,19 @@ def make_page(chain: ChainRun, ends: Sequence[JobStatus]) -> str:
     """Return the page of a chain as HTML."""
     from runspec_jobs.report.page import chain_page  # only for --html
 
-    jobs = [chain_page.ReportedJob(one.job, one.state, tuple(one.needs)) for one in ends]
-    for number, one in enumerate(ends):
-        if one.run is not None and one.status is not None:
-            row = listing.summarize(one.run, one.status)
+    jobs = [chain_page.ReportedJob(end.job, end.state, tuple(end.needs)) for end in ends]
+    for number, end in enumerate(ends):
+        if end.run is not None and end.status is not None:
+            row = listing.summarize(end.run, end.status)
             jobs[number] = jobs[number]._replace(
-                run=one.run.id,
-                provider=one.run.provider,
-                reason=one.reason,
+                run=end.run.id,
+                provider=end.run.provider,
+                reason=end.reason,
                 began_s=row.began,
                 ran_s=row.ran_s,
-                ended_s=one.run.record.read_memory().ended_at,
+                ended_s=end.run.record.read_memory().ended_at,
                 cost=spending.short(row.cost),
-                reads=chains.list_inputs(one.run),
+                reads=chains.list_inputs(end.run),
             )
     return chain_page.make_chain_page(chain.name, str(chain.record.path), jobs, node_table.when)
 
@@ -328,8 +328,8 @@ def cancel_chain(chain: ChainRun, *, as_json: bool) -> int:
     if as_json:
         _print_json(chain.name, chain.record.path, "cancel", ends)
         return OK
-    for one in ends:
-        output.tell(escape_control(f"{one.job} {one.state}"))
+    for end in ends:
+        output.tell(escape_control(f"{end.job} {end.state}"))
     return OK
 
 

@@ -90,7 +90,7 @@ def is_charged(cost: Estimate) -> bool:
 
 
 def _others(cost: Estimate) -> str:
-    others = ", ".join(f"{one.name} {hourly(one.usd_hour)}" for one in cost.alternatives)
+    others = ", ".join(f"{machine.name} {hourly(machine.usd_hour)}" for machine in cost.alternatives)
     return escape_control(f"other machines{', each' if cost.at_once > 1 else ''}: {others}")
 
 
@@ -196,7 +196,7 @@ def to_json(cost: Estimate | None) -> dict[str, Any] | None:
         "near_usd": of.near_usd,
         "near_region": of.near_region,
         "standing_usd": of.standing_usd,
-        "standing": [one._asdict() for one in cost.standing],
+        "standing": [standing._asdict() for standing in cost.standing],
         "catalogue": cost.catalogue,
         "spot_usd_hour": cost.spot_usd_hour,
         "at_spot_usd": cost.at_spot_usd,
@@ -205,7 +205,7 @@ def to_json(cost: Estimate | None) -> dict[str, Any] | None:
 
 
 def _machines(priced: Sequence[PricedMachine]) -> list[dict[str, Any]]:
-    return [one._asdict() for one in priced]
+    return [machine._asdict() for machine in priced]
 
 
 def limit(text: str | None) -> float | None:
@@ -226,7 +226,7 @@ def demand_below(jobs: Sequence[Job], most_usd: float | None) -> None:
 
     Spot machines count by their price on demand, which is the most that they can cost.
     """
-    costs = [one for one in map(estimate, jobs) if one is not None]
+    costs = [cost for cost in map(estimate, jobs) if cost is not None]
     if not costs or most_usd is None:
         return
     of = compute_exposure(costs)
@@ -248,7 +248,7 @@ def demand_below(jobs: Sequence[Job], most_usd: float | None) -> None:
 
 def together(jobs: Sequence[Job]) -> Iterator[str]:
     """Yield a line on the most that several jobs can cost in all; none for one job, or if nothing is charged."""
-    costs = [one for one in map(estimate, jobs) if one is not None and is_charged(one)]
+    costs = [cost for cost in map(estimate, jobs) if cost is not None and is_charged(cost)]
     if len(costs) > 1:
         of = compute_exposure(costs)
         unknown = f"unknown, because {of.unbounded}{_instead(of)}"

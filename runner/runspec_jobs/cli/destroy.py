@@ -177,9 +177,9 @@ def _destroy_many(options: DestroyOptions) -> int:
 
 def _preview(runs: Sequence[Summary]) -> None:
     now = time.time()
-    for one in runs:
-        age = "" if one.began is None else f"{format_seconds(round(now - one.began))} old"
-        row = f"{one.run:48} {one.provider or '-':14} {one.state:11} {age:12} {one.file or ''}"
+    for run in runs:
+        age = "" if run.began is None else f"{format_seconds(round(now - run.began))} old"
+        row = f"{run.run:48} {run.provider or '-':14} {run.state:11} {age:12} {run.file or ''}"
         output.tell(row.rstrip())
 
 
@@ -215,7 +215,7 @@ def _kept() -> Sequence[str]:
     shared = cleanup.list_shared()
     if not shared.titles:
         return ()
-    costing = [f"{escape_control(one.what)}: {costs.price(one)}" for one in shared.costs]
+    costing = [f"{escape_control(resource.what)}: {costs.price(resource)}" for resource in shared.costs]
     head = ["keeping it costs"] if costing else []
     made = [f"  {escape_control(title)}" for title in shared.titles]
     return ["runs share what these steps made:", *made, *head, *(f"  {line}" for line in costing)]

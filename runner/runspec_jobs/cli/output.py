@@ -115,16 +115,16 @@ def tell_lines(text: str) -> None:
 
 def _print_lines(text: str) -> None:
     below = _below if sys.stderr.isatty() else ()
-    for one in below:
-        one.hide()
+    for part in below:
+        part.hide()
     try:
         print(text, file=sys.stderr, flush=True)
     except BrokenPipeError:
         raise
     except OSError:
         lead_nowhere(sys.stderr)
-    for one in below:
-        one.show()
+    for part in below:
+        part.show()
 
 
 def lead_nowhere(stream: TextIO) -> None:

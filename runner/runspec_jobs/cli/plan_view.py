@@ -82,7 +82,7 @@ def folder_json(content: Folder) -> dict[str, Any]:
     return {
         **content._asdict(),
         "files": files,
-        "left_out": [one._asdict() for one in content.left_out],
+        "left_out": [entry._asdict() for entry in content.left_out],
     }
 
 

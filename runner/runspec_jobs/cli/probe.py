@@ -78,7 +78,7 @@ def _carried_out(name: str, probing: Probing, *, as_json: bool) -> int:
     finally:
         _by_hand(name, probing.left)
     if as_json:
-        left = [{"what": one.what, "by_hand": one.by_hand} for one in probing.left]
+        left = [{"what": thing.what, "by_hand": thing.by_hand} for thing in probing.left]
         shown = [row._asdict() for row in rows]
         document = {"provider": name, "probes": shown, "left": left}
         output.out_json("runspec.probe/v1", document)
@@ -99,5 +99,5 @@ def _by_hand(name: str, still: Sequence[Left]) -> None:
         return
     things = "1 resource is" if len(still) == 1 else f"{len(still)} resources are"
     output.tell(f"{things} left; runspec gc {name} --yes tries to delete again, or by hand:")
-    for one in still:
-        output.tell(f"  {one.by_hand}")
+    for thing in still:
+        output.tell(f"  {thing.by_hand}")

@@ -159,12 +159,12 @@ def _without_metric(
 ) -> int:
     """Report on a run whose spec has no metric: the membership changes of an elastic job, or else its state."""
     if options.as_json:
-        told = {"run": of.id, "state": status.state, **_cost_and_usage(of, status, used)}
+        document = {"run": of.id, "state": status.state, **_cost_and_usage(of, status, used)}
         if known is not None:
-            output.out_json("runspec.changes/v1", {**told, **node_table.changes_json(known)})
+            output.out_json("runspec.changes/v1", {**document, **node_table.changes_json(known)})
         else:
             more = {"reason": status.reason, "exit_code": status.exit_code}
-            output.out_json("runspec.report/v1", {**told, **more})
+            output.out_json("runspec.report/v1", {**document, **more})
         return OK
     if known is not None:
         _show(known)
@@ -231,8 +231,8 @@ def _sizes(sizes: Sizes, options: ReportOptions) -> int:
         output.out_json(reports.FORMAT, reports.write_sizes(sizes))
         return OK
     output.out(escape_control(sizes.title))
-    for one in sizes.series:
-        _print_sizes(one)
+    for series in sizes.series:
+        _print_sizes(series)
     return OK
 
 

@@ -43,8 +43,8 @@ def _new(options: ShellOptions) -> int:
     confirm = costs.Confirmation([job], yes=options.yes, quiet=False)
     with printer:
         run = lifecycle.apply(job, new=True, on_event=printer, confirm=lambda: confirm(job))
-    with _listening() as told:
-        outcome = _await(run, options.words, told)
+    with _listening() as interrupts:
+        outcome = _await(run, options.words, interrupts)
         if isinstance(outcome, ExecSpec):
             limit = f"after {job.spec.timeout} s at the latest"
             ending = f"a shell at {run.id}; the job ends with it, and {limit}"
@@ -52,22 +52,22 @@ def _new(options: ShellOptions) -> int:
     return outcome
 
 
-def _await(run: Run, words: Sequence[str], told: list[int]) -> ExecSpec | int:
+def _await(run: Run, words: Sequence[str], interrupts: list[int]) -> ExecSpec | int:
     """Wait until the node of *run* can be entered, and return how; an exit code, if that has no chance.
 
-    Ctrl-C, SIGTERM and SIGHUP, which are added to *told*, cancel the run, because nobody would come to its node.
+    Ctrl-C, SIGTERM and SIGHUP, which are added to *interrupts*, cancel the run, because nobody would come to its node.
     """
     try:
         with output.interruptible() as sleep:
             status = api.await_shell(
-                run, _tell_line, on_event=output.tell_event, sleep=_interrupted_by(told, sleep)
+                run, _tell_line, on_event=output.tell_event, sleep=_interrupted_by(interrupts, sleep)
             )
         if status is None:
             outcome = _node("shell", run.id, None, None).open_new_shell(
                 words, terminal=_at_terminal()
             )
-            if told:
-                raise _Asked(told[0])
+            if interrupts:
+                raise _Asked(interrupts[0])
             return outcome
     except (KeyboardInterrupt, _Asked) as exc:
         run.cancel(on_event=output.tell_event)

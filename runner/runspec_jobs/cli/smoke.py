@@ -21,11 +21,11 @@ def report_failure(
     return {
         "unreached": [
             {
-                "from": {"node": one.node, "host": one.host},
-                "to": {"node": one.other, "host": one.other_host, "port": one.port},
-                "why": one.why,
+                "from": {"node": test.node, "host": test.host},
+                "to": {"node": test.other, "host": test.other_host, "port": test.port},
+                "why": test.why,
             }
-            for one in unreached
+            for test in unreached
         ],
         "rule": rule,
     }

@@ -169,13 +169,13 @@ def prices(options: PricesOptions) -> int:
         lists = [
             {
                 "list": key,
-                "date": one.date,
-                "source": one.source,
-                "usd_hour": dict(one.usd_hour),
-                "spot_usd_hour": dict(one.spot_usd_hour),
-                "services": dict(one.services),
+                "date": row.date,
+                "source": row.source,
+                "usd_hour": dict(row.usd_hour),
+                "spot_usd_hour": dict(row.spot_usd_hour),
+                "services": dict(row.services),
             }
-            for key, one in listed.items()
+            for key, row in listed.items()
         ]
         output.out_json("runspec.prices/v1", {"lists": lists})
         return OK
@@ -184,8 +184,8 @@ def prices(options: PricesOptions) -> int:
         output.tell("runspec prices --update reads those of the regions in the profile")
         return OK
     rows = tuple(
-        (key, len(one.usd_hour), len(one.spot_usd_hour), len(one.services), one.date, one.source)
-        for key, one in listed.items()
+        (key, len(row.usd_hour), len(row.spot_usd_hour), len(row.services), row.date, row.source)
+        for key, row in listed.items()
     )
     output.print_table(Table(("list", "on demand", "spot", "services", "date", "source"), rows))
     return OK

@@ -122,9 +122,9 @@ def status(options: StatusOptions) -> int:
         **node_table.changes_json(of.membership()),
     }
     used = of.read_usage(current, FEW)
-    way = of.find_way_on(current)
+    option = of.find_way_on(current)
     shown |= {"cost": spending.spent_json(cost), "usage": usage.write_usage(used)}
-    shown |= {"resume": way.command if way is not None and way.sure else None}
+    shown |= {"resume": option.command if option is not None and option.sure else None}
     output.out_json("runspec.status/v1", shown)
     return OK
 
@@ -151,9 +151,9 @@ def _status_lines(of: Run, status: Status) -> Iterator[str]:
     yield from (
         escape_control(f"  {line}") for line in usage.format_lines(of.read_usage(status, FEW))
     )
-    if way := of.find_way_on(status):
-        sure = "" if way.sure else ", if it has saved anything"
-        yield escape_control(f"  can be resumed{sure}: {way.command}")
+    if option := of.find_way_on(status):
+        sure = "" if option.sure else ", if it has saved anything"
+        yield escape_control(f"  can be resumed{sure}: {option.command}")
     yield from node_table.lines(status.nodes)
     yield from (f"  {line}" for line in closing.log_end(of, status, reads=of.provider == HERE))
     yield from node_table.change_lines(of.membership())
@@ -231,8 +231,8 @@ def _save(of: Run, target: Path, options: LogsOptions) -> int:
 
 def _print_saved(saved: Sequence[SavedLog], *, as_json: bool) -> None:
     if as_json:
-        rows = [{**one._asdict(), "path": str(one.path)} for one in saved]
+        rows = [{**save._asdict(), "path": str(save.path)} for save in saved]
         output.out_json("runspec.saved-logs/v1", {"files": rows})
         return
-    for one in saved:
-        output.tell(f"saved {one.path} ({one.bytes:,} bytes)")
+    for save in saved:
+        output.tell(f"saved {save.path} ({save.bytes:,} bytes)")

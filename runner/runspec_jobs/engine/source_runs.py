@@ -87,8 +87,8 @@ def find_planned_run(name: str, reporter: Reporter) -> SourceRun:
 def unended_run(record: Record) -> SourceRun:
     """Return a run that may not have ended as one whose outputs are read when it has."""
     provider = registry.load(record.plan.provider)
-    place = place_of(provider, record.spec, record.read_facts(provider))
-    return SourceRun(record.run, record.spec, place, lambda: None)
+    store = place_of(provider, record.spec, record.read_facts(provider))
+    return SourceRun(record.run, record.spec, store, lambda: None)
 
 
 def meets(condition: Condition, status: Status) -> bool:

@@ -58,7 +58,7 @@ class RunMounts:
 def resolve(spec: Spec, provider: Provider, facts: Facts, find: FindRun) -> RunMounts:
     """Return what the mounts of *spec* that are outputs of runs refer to; *facts* are complete but for mounts."""
     mounts = RunMounts()
-    place = provider.saves_place(spec, facts) if isinstance(provider, SupportsRunMounts) else None
+    store = provider.saves_place(spec, facts) if isinstance(provider, SupportsRunMounts) else None
     for number, mount in enumerate(spec.mounts):
         output = mount.of_run
         if output is None:
@@ -69,7 +69,7 @@ def resolve(spec: Spec, provider: Provider, facts: Facts, find: FindRun) -> RunM
             wrong = list(wrong_output(output, source.spec, spec, where))
             mounts.problems += wrong
             if not wrong:
-                _resolve_one(mounts, mount.name, output, source, place)
+                _resolve_one(mounts, mount.name, output, source, store)
         except RunspecError as exc:
             mounts.problems.append(Problem(where, exc.message, exc.hint))
     return mounts

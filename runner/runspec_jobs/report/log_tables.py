@@ -71,10 +71,10 @@ class Horovod:
         self.begun = False
 
     def read_row(self, line: str) -> Row | None:
-        words = BEFORE.sub("", strip_line(line)).split()
-        if tuple(word.lower() for word in words) == HOROVOD:
+        cells = BEFORE.sub("", strip_line(line)).split()
+        if tuple(word.lower() for word in cells) == HOROVOD:
             self.begun = True
-        elif self.begun and len(words) == len(HOROVOD) and (numbers := _parse_numbers(words)):
+        elif self.begun and len(cells) == len(HOROVOD) and (numbers := _parse_numbers(cells)):
             return dict(zip(HOROVOD, numbers, strict=True))
         return None
 

@@ -78,14 +78,14 @@ class Fleet:
         moments = [machine.ends_s for machine in self.machines]
         moments += [machine.up_s for machine in self.machines if not machine.up]
         moments += [event.time for event in self.events[:1]]
-        moments += [back for place in self.places.values() for back in place.back_s]
+        moments += [back for pool in self.places.values() for back in pool.back_s]
         return min(moments, default=NEVER)
 
     def pay(self, seconds: float) -> None:
         """Add the price of all allocated machines for *seconds*."""
-        for place in self.places.values():
-            self.cost += place.held * place.price * seconds / 3600
-            self.node_s += place.held * seconds
+        for pool in self.places.values():
+            self.cost += pool.held * pool.price * seconds / 3600
+            self.node_s += pool.held * seconds
 
     def apply_events(self, now_s: float) -> Changes:
         """Apply all events at *now_s*, and return the machines that started or were lost."""
@@ -93,8 +93,8 @@ class Fleet:
         lost = [self._lose(m, now_s) for m in list(self.machines) if m.ends_s <= now_s]
         while self.events and self.events[0].time <= now_s:
             lost += self._apply_event(self.events.pop(0), now_s)
-        for place in self.places.values():
-            place.back_s = [back for back in place.back_s if back > now_s]
+        for pool in self.places.values():
+            pool.back_s = [back for back in pool.back_s if back > now_s]
         self._take(now_s)
         up = [m for m in self.machines if not m.up and m.up_s <= now_s]
         for machine in up:
@@ -102,42 +102,42 @@ class Fleet:
         return Changes(tuple(m.node for m in up), tuple(lost for lost in lost if lost))
 
     def _apply_event(self, event: Event, now_s: float) -> list[Lost | None]:
-        place = self.places[event.pool]
-        place.price = place.price if event.price is None else event.price
-        place.nodes = place.nodes if event.nodes is None else event.nodes
+        pool = self.places[event.pool]
+        pool.price = pool.price if event.price is None else event.price
+        pool.nodes = pool.nodes if event.nodes is None else event.nodes
         # Which machines a service reclaims is not known. The newest ones have done the least work for this job.
         newest = [machine for machine in self.machines if machine.pool == event.pool][::-1]
         lost = [self._lose(machine, now_s) for machine in newest[: event.lost or 0]]
         machines = newest[event.lost or 0 :]
-        too_many = max(0, len(machines) - place.nodes)
+        too_many = max(0, len(machines) - pool.nodes)
         return lost + [self._lose(machine, now_s, fewer=True) for machine in machines[:too_many]]
 
     def _lose(self, machine: Machine, now_s: float, *, fewer: bool = False) -> Lost | None:
         """Reclaim *machine*, for good if the pool has *fewer*; return the loss, or None if it had not started."""
         self.machines.remove(machine)
-        place = self.places[machine.pool]
-        place.held -= 1
+        pool = self.places[machine.pool]
+        pool.held -= 1
         # A pool that has shrunk does not get the machine back.
-        if place.settings.wait and not fewer:
-            place.back_s.append(now_s + self._draw_time(place.settings.wait))
-        return Lost(machine.node, place.settings.notice > 0) if machine.up else None
+        if pool.settings.wait and not fewer:
+            pool.back_s.append(now_s + self._draw_time(pool.settings.wait))
+        return Lost(machine.node, pool.settings.notice > 0) if machine.up else None
 
     def _take(self, now_s: float) -> None:
         """Allocate a machine for each task that has none, as far as the pools have free machines."""
         busy = {machine.slot for machine in self.machines}
         idle = [slot for slot, left in self.left.items() if left > 0 and slot not in busy]
-        for name, place in self.places.items():
-            while idle and place.free:
-                self._give(idle.pop(0), name, place, now_s)
+        for name, pool in self.places.items():
+            while idle and pool.free:
+                self._give(idle.pop(0), name, pool, now_s)
 
-    def _give(self, slot: int, name: str, place: Place, now_s: float) -> None:
-        rate = place.settings.losses_per_hour
+    def _give(self, slot: int, name: str, pool: Place, now_s: float) -> None:
+        rate = pool.settings.losses_per_hour
         # The life of a machine counts from its allocation, because it may be reclaimed while it starts.
         ends_s = now_s + self._draw_time(3600 / rate) if rate else NEVER
-        self.machines.append(Machine(self.made, slot, name, now_s + place.settings.boot, ends_s))
+        self.machines.append(Machine(self.made, slot, name, now_s + pool.settings.boot, ends_s))
         self.made += 1
         self.left[slot] -= 1
-        place.held += 1
+        pool.held += 1
 
     def _draw_time(self, mean_s: float) -> float:
         # The exponential distribution: losses do not depend on the age of a machine. `1 -` because dice may be 0.

@@ -143,8 +143,8 @@ class Distribution(Model):
     @model_validator(mode="after")
     def _require_one(self) -> Distribution:
         if len(self.model_fields_set) != 1:
-            words = "uniform, log_uniform, integer or choice"
-            raise make_error(f"one of {words} is expected here", "write {uniform: [0, 1]}")
+            kinds = "uniform, log_uniform, integer or choice"
+            raise make_error(f"one of {kinds} is expected here", "write {uniform: [0, 1]}")
         return self
 
     @property

@@ -180,8 +180,8 @@ class World:
 
     def printing(self, lines: Sequence[str], exit_code: int = 0) -> Spec:
         """Return a job that prints *lines* and exits with *exit_code*."""
-        words = " ".join(shlex.quote(line) for line in lines)
-        return self.spec(run=f"printf '%s\\n' {words}\nexit {exit_code}\n")
+        text = " ".join(shlex.quote(line) for line in lines)
+        return self.spec(run=f"printf '%s\\n' {text}\nexit {exit_code}\n")
 
     def second_node_failing(self, exit_code: int) -> Spec:
         """Return a job of two nodes: the second exits with *exit_code*, the first runs for five seconds."""

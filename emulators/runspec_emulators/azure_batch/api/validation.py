@@ -54,9 +54,9 @@ def image(given: Mapping[str, Any]) -> None:
     Others were retired on 31 March 2026; which error the service has for them is not documented.
     https://learn.microsoft.com/azure/batch/batch-custom-image-pools-to-azure-compute-gallery-migration-guide
     """
-    own = given.get("virtualMachineImageId")
-    if own is not None and "/galleries/" not in own.lower():
-        raise wrong("virtualMachineImageId", own, "it is not the id of an image of a gallery")
+    image_id = given.get("virtualMachineImageId")
+    if image_id is not None and "/galleries/" not in image_id.lower():
+        raise wrong("virtualMachineImageId", image_id, "it is not the id of an image of a gallery")
 
 
 def network(given: Mapping[str, Any]) -> None:

@@ -128,9 +128,9 @@ def flat(args: Sequence[Any]) -> list[float]:
 
 def percentile(values: list[float], percent: float) -> float:
     ordered = sorted(values)
-    place = (len(ordered) - 1) * percent / 100
-    low, high = math.floor(place), math.ceil(place)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+    position = (len(ordered) - 1) * percent / 100
+    low, high = math.floor(position), math.ceil(position)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
 
 def each(function: Callable[[float], float]) -> Callable[[list[Any]], Any]:

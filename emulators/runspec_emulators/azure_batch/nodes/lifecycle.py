@@ -53,8 +53,8 @@ def mount(world: World, node: Node) -> None:
     "relativeMountPath: [...] All file systems are mounted relative to the Batch mounts directory,
     accessible via the AZ_BATCH_NODE_MOUNTS_DIR environment variable."
     """
-    for one in node.pool.body.get("mountConfiguration", ()):
-        (inner,) = one.values()
+    for entry in node.pool.body.get("mountConfiguration", ()):
+        (inner,) = entry.values()
         name = inner["relativeMountPath"]
         at = node.folder(MOUNTS) / name
         at.parent.mkdir(parents=True, exist_ok=True)

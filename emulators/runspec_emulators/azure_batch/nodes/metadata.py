@@ -65,8 +65,8 @@ def _token(
     """Return what the identities of the node's pool get, at the same address as all else of the machine."""
     if world.identity is None or VARIABLE not in node.login:
         return _error(400, "Identity not found")
-    own = urlsplit(node.login[VARIABLE]).path
-    status, token = world.identity.answer(own + target, headers)
+    path = urlsplit(node.login[VARIABLE]).path
+    status, token = world.identity.answer(path + target, headers)
     return status, "application/json; charset=utf-8", json.dumps(token).encode()
 
 

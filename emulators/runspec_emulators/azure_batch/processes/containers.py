@@ -122,7 +122,7 @@ def inside(
     return [*settings.podman, "exec", *_workdir(container, folder), name, *argv]
 
 
-def _run(settings: Settings, env: Mapping[str, str], name: str, *words: str) -> list[str]:
+def _run(settings: Settings, env: Mapping[str, str], name: str, *arguments: str) -> list[str]:
     """Return the arguments before the image.
 
     "all directories recursively below the AZ_BATCH_NODE_ROOT_DIR [...] are mapped into the
@@ -130,7 +130,7 @@ def _run(settings: Settings, env: Mapping[str, str], name: str, *words: str) -> 
     links here. BatchTaskContainerSettings.
     """
     root = Path(env["AZ_BATCH_NODE_ROOT_DIR"])
-    line = [*settings.podman, "run", *words, "--name", name]
+    line = [*settings.podman, "run", *arguments, "--name", name]
     line += [*env_options(root / f"{name}.env", env), "--volume", f"{root}:{root}"]
     for mount in Path(env["AZ_BATCH_NODE_MOUNTS_DIR"]).rglob("*"):
         if mount.is_symlink():
@@ -156,8 +156,8 @@ def _options(container: Container, folder: Path) -> list[str]:
         o for o in shlex.split(container.settings.get("containerRunOptions", "")) if o != "--rm"
     ]
     # A container finds other nodes as its node does: they are loopback addresses here.
-    own = [] if any(o.startswith("--net") for o in options) else ["--network", "host"]
-    return [*_workdir(container, folder), *own, *options]
+    network = [] if any(o.startswith("--net") for o in options) else ["--network", "host"]
+    return [*_workdir(container, folder), *network, *options]
 
 
 def _workdir(container: Container, folder: Path) -> list[str]:

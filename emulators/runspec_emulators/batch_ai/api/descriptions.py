@@ -108,12 +108,12 @@ def experiment(experiment: Experiment) -> dict[str, Any]:
 def file_server(server: FileServer) -> dict[str, Any]:
     asked = public(server.properties)
     asked["dataDisks"] = {"cachingType": "none", **asked["dataDisks"]}
-    place = {
+    location = {
         "mountPoint": "/mnt/data",
         "fileServerPublicIP": server.address,
         "fileServerInternalIP": server.address,
     }
-    return framed(server, {**asked, "mountSettings": place})
+    return framed(server, {**asked, "mountSettings": location})
 
 
 def cluster(cluster: Cluster) -> dict[str, Any]:

@@ -263,17 +263,17 @@ def wrong_object(value: Any, model: str, path: str) -> Iterator[str]:
         return
     known = members(model)
     flat = dict(flattened(value, known))
-    for key, one in flat.items():
+    for key, item in flat.items():
         where = f"{path}.{key}".strip(".")
         member = known.get(key)
         if member is None:
             yield f"{where}: there is no such member"
         elif member.read_only:
             yield f"{where}: is read-only"
-        elif member.values and one not in member.values:
-            yield f"{where}: {one!r} is none of {list(member.values)}"
+        elif member.values and item not in member.values:
+            yield f"{where}: {item!r} is none of {list(member.values)}"
         else:
-            yield from wrong(one, member.kind, where)
+            yield from wrong(item, member.kind, where)
     for key, member in known.items():
         if member.required and key not in flat:
             yield f"{path}.{key}: required".strip(".")

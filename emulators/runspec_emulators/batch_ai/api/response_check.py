@@ -124,8 +124,8 @@ def _of_object(value: Any, model: str, path: str) -> Iterator[str]:
         return
     known = members(model)
     flat = dict(flattened(value, known))
-    for key, one in flat.items():
-        yield from _of_member(known.get(key), one, f"{path}.{key}".strip("."))
+    for key, item in flat.items():
+        yield from _of_member(known.get(key), item, f"{path}.{key}".strip("."))
     for key, member in known.items():
         if member.required and key not in flat:
             yield f"{path}.{key}: required".strip(".")

@@ -394,16 +394,16 @@ def _shared(at: tuple[str | int, ...], key: str, options: BatchOptions) -> Itera
         )
         yield Problem(at, f"the profile has no shared file system '{key}'", hint)
         return
-    kind, _, place = options.shared[key].partition(":")
+    kind, _, source = options.shared[key].partition(":")
     if kind == "nfs" and not options.subnet:
         message = (
-            f"machines without your subnet usually cannot reach {place}: set subnet in the profile"
+            f"machines without your subnet usually cannot reach {source}: set subnet in the profile"
         )
         yield Problem(at, message, severity="note")
-    account = place.partition("/")[0]
-    own = account == options.storage_account and options.storage_key
+    account = source.partition("/")[0]
+    has_key = account == options.storage_account and options.storage_key
     by_identity = kind == "blob" and options.identity  # Azure Files needs a key
-    if kind in ("files", "blob") and not (own or by_identity or account in options.account_keys):
+    if kind in ("files", "blob") and not (has_key or by_identity or account in options.account_keys):
         message = f"mounting '{key}' needs the key of the storage account {account}, which the profile lacks"
         hint = f"add account_keys: {{{account}: env:NAME}} to the profile"
         yield Problem(at, message, hint)

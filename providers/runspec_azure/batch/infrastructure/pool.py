@@ -151,25 +151,25 @@ def registry(options: BatchOptions) -> dict[str, Any]:
 
 def _mount(key: str, options: BatchOptions) -> dict[str, Any]:
     """https://learn.microsoft.com/en-us/azure/batch/virtual-file-mount"""
-    kind, _, place = options.shared[key].partition(":")
+    kind, _, source = options.shared[key].partition(":")
     if kind == "nfs":
         nfs = {
-            "source": place,
+            "source": source,
             "relativeMountPath": key,
             "mountOptions": "-o vers=4,minorversion=1,sec=sys",
         }
         return {"nfsMountConfiguration": nfs}
-    account, _, inner = place.partition("/")
+    account, _, inner = source.partition("/")
     secret = options.account_keys.get(account, options.storage_key)
-    own: dict[str, Any] = {"accountName": account, "relativeMountPath": key}
+    request: dict[str, Any] = {"accountName": account, "relativeMountPath": key}
     if kind == "blob" and secret is None and options.identity:
-        own["identityReference"] = {"resourceId": options.identity}
+        request["identityReference"] = {"resourceId": options.identity}
     if secret is not None:
-        own["accountKey"] = {"$secret": secret}
+        request["accountKey"] = {"$secret": secret}
     if kind == "files":
         url = clouds.of(options).share_url(account, inner)
         options_ = "-o vers=3.0,dir_mode=0777,file_mode=0777,serverino"
         return {
-            "azureFileShareConfiguration": {**own, "azureFileUrl": url, "mountOptions": options_}
+            "azureFileShareConfiguration": {**request, "azureFileUrl": url, "mountOptions": options_}
         }
-    return {"azureBlobFileSystemConfiguration": {**own, "containerName": inner}}
+    return {"azureBlobFileSystemConfiguration": {**request, "containerName": inner}}

@@ -55,8 +55,8 @@ class Bench:
         options = self.options.model_copy(update={"pool": None, "identity": None})
         content = pool.content(decide(spec(1), Facts(options)))
         targets = f"{autoscale.DEDICATED} = {nodes}; {autoscale.SPOT} = 0;"
-        own = {"id": name, "autoScaleFormula": targets, "metadata": pairs({"runspec": "pool"})}
-        return {**content, **own}
+        request = {"id": name, "autoScaleFormula": targets, "metadata": pairs({"runspec": "pool"})}
+        return {**content, **request}
 
     def job(self, client: AzureClient, context: ProbeContext, nodes: int, text: str) -> str:
         """Return a job of two tasks that run *text*, on a pool of *nodes* machines."""

@@ -155,8 +155,8 @@ def _draw_times(jobs: Sequence[ReportedJob], when: When) -> Iterator[str]:
     yield f'<svg class="times" role="img" width="100%" height="{ROW * len(spans)}">'
     for row, (job, began, ended) in enumerate(spans):
         x, wide = format_percent((began - first) / whole), format_percent((ended - began) / whole)
-        told = f"{job.name}: {when(began)} to {when(ended)}"
-        yield f'<g class="job {escape(job.state)}"><title>{escape(told)}</title>'
+        is_text = f"{job.name}: {when(began)} to {when(ended)}"
+        yield f'<g class="job {escape(job.state)}"><title>{escape(is_text)}</title>'
         yield f'<rect x="{x}" y="{row * ROW + 2}" width="{wide}" height="{ROW - 6}" rx="3"/>'
         yield f'<text x="6" y="{row * ROW + 17}">{escape(cut(job.name, 40))}</text></g>'
     yield "</svg>"
