@@ -100,7 +100,9 @@ def read(options: AwsOptions) -> ListedPrices:
         on_demand = on_demand_prices(products(pricing, options.region, "AmazonEC2", WANTED))
         spot = spot_prices(ec2)
         services: dict[str, float] = {}
-        for offer, only in dict.fromkeys((service.offer, service.only) for service in SERVICES.values()):
+        for offer, only in dict.fromkeys(
+            (service.offer, service.only) for service in SERVICES.values()
+        ):
             services |= service_prices(products(pricing, options.region, offer, dict(only)), offer)
     return ListedPrices(on_demand, spot, SOURCE, services=services)
 

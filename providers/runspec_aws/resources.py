@@ -224,7 +224,11 @@ ONE_OF = re.compile(r"nstance type can only be one of \[([^\]]*)\]")
 def asks_region(options: AwsOptions) -> bool:
     """Return whether EC2 has to be asked what it offers: runspec chooses types, in a region that the table lacks."""
     is_given = options.queue or options.instance_types or options.fargate
-    return not is_given and options.region is not None and options.region not in ec2_catalogue().offered
+    return (
+        not is_given
+        and options.region is not None
+        and options.region not in ec2_catalogue().offered
+    )
 
 
 def with_offers(facts: Facts) -> Facts:

@@ -244,7 +244,11 @@ class BatchAiClient:
     def places(self, run: str) -> Places:
         options = self.options
         logs = store_volumes.logs(options)
-        if options.logs is None and options.file_share is not None and options.storage_account is not None:
+        if (
+            options.logs is None
+            and options.file_share is not None
+            and options.storage_account is not None
+        ):
             logs = clouds.of(options).share_url(options.storage_account, options.file_share)
         return Places(
             logs,

@@ -93,7 +93,9 @@ def _reference(volume: Volume, options: BatchAiOptions) -> tuple[str, dict[str, 
     }
     if volume.container:
         return "azureBlobFileSystems", {**request, "containerName": volume.container, **more}
-    request["azureFileUrl"] = volume.url or clouds.of(options).share_url(account, volume.share or "")
+    request["azureFileUrl"] = volume.url or clouds.of(options).share_url(
+        account, volume.share or ""
+    )
     modes = {"fileMode": volume.file_mode, "directoryMode": volume.directory_mode}
     return "azureFileShares", {**request, **{k: v for k, v in modes.items() if v}}
 

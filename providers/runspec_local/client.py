@@ -246,7 +246,12 @@ class LocalClient:
         self._make_root()
         with infrastructure.login_options(self.root, name, params.get("login")) as arguments:
             done = container_engine.engine(
-                name, *arguments.before, "pull", *arguments.after, image, timeout_s=self.timing.pull_s
+                name,
+                *arguments.before,
+                "pull",
+                *arguments.after,
+                image,
+                timeout_s=self.timing.pull_s,
             )
         if done.returncode:
             message = f"cannot get the image {image}: {container_engine.last_line(done.stderr)}"

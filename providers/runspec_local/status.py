@@ -129,7 +129,10 @@ def _nodes(noted: list[events.Event]) -> Iterator[NodeStatus]:
         elif event["event"] == "unsaved":
             unsaved.setdefault((event["task"], event["rank"]), []).append(event["reason"])
     for (task, rank), attempts in sorted(of_node.items()):
-        last, began_s = attempts[-1], {e["attempt"]: e.get("at") for e in attempts if e["state"] == "running"}
+        last, began_s = (
+            attempts[-1],
+            {e["attempt"]: e.get("at") for e in attempts if e["state"] == "running"},
+        )
         over = tuple(_attempt(e, began_s.get(e["attempt"])) for e in attempts if "exit_code" in e)
         code, why = last.get("exit_code"), last["reason"] if last["state"] == "waiting" else ""
         now_s = began_s.get(last["attempt"]) if last["state"] == "running" else None

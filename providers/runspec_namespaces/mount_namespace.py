@@ -307,7 +307,9 @@ def _forbid_writes(path: str) -> None:
     attributes = struct.pack("=4Q", MOUNT_ATTR_RDONLY, 0, 0, 0)
     arguments = (ctypes.c_long(MOUNT_SETATTR), ctypes.c_int(AT_FDCWD), os.fsencode(path))
     try:
-        call_libc("syscall", *arguments, ctypes.c_uint(AT_RECURSIVE), attributes, ctypes.c_size_t(32))
+        call_libc(
+            "syscall", *arguments, ctypes.c_uint(AT_RECURSIVE), attributes, ctypes.c_size_t(32)
+        )
     except OSError as exc:
         if exc.errno not in (errno.ENOSYS, errno.EPERM):  # an old kernel, or an old filter of calls
             raise

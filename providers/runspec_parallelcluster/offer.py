@@ -155,7 +155,10 @@ def _kept(
 ) -> StandingCost:
     """Return the cost of *count* of the dearest machine of *chosen*, which the cluster has as long as it exists."""
     offered = [listed_machine(machine, listed) for machine in chosen]
-    usd, near = _dearest(offered), [machine.near_usd if machine.usd is None else machine.usd for machine in offered]
+    usd, near = (
+        _dearest(offered),
+        [machine.near_usd if machine.usd is None else machine.usd for machine in offered],
+    )
     known = [price for price in near if price is not None]
     return StandingCost(
         what,

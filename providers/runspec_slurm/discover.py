@@ -62,7 +62,9 @@ def survey(spec: Spec, options: SlurmOptions) -> dict[str, Any]:
     return {"slurm": facts} if "partitions" in facts else {}
 
 
-def query(connection: Transport, options: SlurmOptions, wanted: Sequence[str] = WANTED) -> dict[str, Any]:
+def query(
+    connection: Transport, options: SlurmOptions, wanted: Sequence[str] = WANTED
+) -> dict[str, Any]:
     """Query the cluster by one command. Return an empty mapping if it cannot be reached."""
     try:
         done = connection.run(ASK, [options.python, *wanted], timeout_s=PATIENCE_S)

@@ -82,7 +82,9 @@ def _run(connection: Transport, script: str, *args: str) -> tuple[Finding, Done 
             exc.message, False, exc.hint or "check the options host and ssh_options"
         ), None
     if done.lost:
-        what = f"{connection.where} does not answer: {done.err.splitlines()[-1] if done.err else ''}"
+        what = (
+            f"{connection.where} does not answer: {done.err.splitlines()[-1] if done.err else ''}"
+        )
         return Finding(what.rstrip(": "), False, "check that it is up, and try ssh by hand"), None
     return Finding(connection.where, True), done
 

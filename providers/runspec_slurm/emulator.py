@@ -42,7 +42,10 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
     kinds = {*GPU_TYPES, *map(str, dict(options.get("gpu_types", {})).values())}
     shape = Shape(CPUS, MEMORY_MB, GPUS, tuple(sorted(kinds)), DISK_MB)
     partitions = [Partition(name) for name in dict.fromkeys(["main", *named])]
-    arguments: dict[str, Any] = {"prolog": True, "address_in": "RUNSPEC_HOST"}  # nodes are one machine
+    arguments: dict[str, Any] = {
+        "prolog": True,
+        "address_in": "RUNSPEC_HOST",
+    }  # nodes are one machine
     confined, notes = confinement_notes(folder)
     if confined:
         arguments["confined_to"] = [folder, *podman_folders(engine)]

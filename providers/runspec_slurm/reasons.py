@@ -112,11 +112,13 @@ def ended(state: str, reason: str, code: int | None, *, is_own: bool = False) ->
     if state in ENDED:
         return f"{ENDED[state]} ({state})"
     if reason == "JobLaunchFailure" and code is not None and code > 128 and code != 128 + 53:
-        return exited(code, own=is_own)  # Slurm has this reason for every process that a signal killed
+        return exited(
+            code, is_own=is_own
+        )  # Slurm has this reason for every process that a signal killed
     if reason in FAILURES and (code is None or reason != "RaisedSignal"):
         return f"{FAILURES[reason]} ({reason})"
     if code is not None:
-        return exited(code, own=is_own)
+        return exited(code, is_own=is_own)
     return f"Slurm gives no reason ({state}{f', {reason}' if reason else ''})"
 
 
@@ -140,9 +142,7 @@ BY_SIGNAL = {137: ": killed", 139: ": segmentation fault"}
 def exited(code: int, *, is_own: bool = False) -> str:
     """Return the message for an exit code; *is_own*: the program has it by itself, and not by the agent.
 
-    >>> exited(143), exited(143, own=True)
+    >>> exited(143), exited(143, is_own=True)
     ('exited with code 143: told to end', 'exited with code 143')
     """
-    return (
-        f"exited with code {code}{BY_SIGNAL.get(code) or ('' if is_own else BY_AGENT.get(code, ''))}"
-    )
+    return f"exited with code {code}{BY_SIGNAL.get(code) or ('' if is_own else BY_AGENT.get(code, ''))}"

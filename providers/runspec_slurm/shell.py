@@ -128,7 +128,9 @@ def tunnel(store: WorkspaceStore, at: Node, python: str, port: int) -> Route:
     # The first value of an option takes effect: https://man.openbsd.org/ssh_config
     forwards = ("-o", "ClearAllForwardings=no", "-o", "ExitOnForwardFailure=yes")
     to = f"[{address}]" if ":" in address else address
-    return Forward((arguments[0], *forwards, *arguments[1:], "-N", "-L", f"{{socket}}:{to}:{port}", mark, host))
+    return Forward(
+        (arguments[0], *forwards, *arguments[1:], "-N", "-L", f"{{socket}}:{to}:{port}", mark, host)
+    )
 
 
 def find_address(store: WorkspaceStore, at: Node, python: str) -> str:

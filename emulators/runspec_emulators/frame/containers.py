@@ -37,7 +37,9 @@ def own_env(env: Mapping[str, str]) -> dict[str, str]:
 
 def run_podman(podman: Sequence[str], *arguments: str) -> None:
     """Run a command of podman, whatever comes of it."""
-    subprocess.run([*podman, *arguments], check=False, stdin=subprocess.DEVNULL, capture_output=True)
+    subprocess.run(
+        [*podman, *arguments], check=False, stdin=subprocess.DEVNULL, capture_output=True
+    )
 
 
 def rooted(folder: Path, *writable: Path) -> list[str]:

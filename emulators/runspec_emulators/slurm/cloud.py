@@ -102,7 +102,13 @@ class Cloud(Cluster):
         self._write_plan()
         for what in ("resume", "suspend"):
             script = self.places.folder / what
-            command = [sys.executable, "-IS", Path(__file__).with_name("power.py"), what, self._plan]
+            command = [
+                sys.executable,
+                "-IS",
+                Path(__file__).with_name("power.py"),
+                what,
+                self._plan,
+            ]
             line = " ".join(shlex.quote(str(word)) for word in command)
             log = shlex.quote(str(self.places.log(what)))
             script.write_text(f'#!/bin/sh\nexec {line} "$@" >>{log} 2>&1\n')

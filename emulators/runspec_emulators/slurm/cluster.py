@@ -223,7 +223,9 @@ class Cluster(Closing):
     def set_node(self, name: str, state: str, reason: str = "rehearsed") -> None:
         """Set a node's state: "DOWN", "DRAIN", "RESUME", ... scontrol(1)"""
         assignments = [f"NodeName={name}", f"State={state}"]
-        self.run("scontrol", "update", *assignments, *([f"Reason={reason}"] if state != "RESUME" else []))
+        self.run(
+            "scontrol", "update", *assignments, *([f"Reason={reason}"] if state != "RESUME" else [])
+        )
 
     def mend(self, *, cancel: bool = True) -> None:
         """Start what has ended and have every node back; *cancel*: and idle, without any job."""

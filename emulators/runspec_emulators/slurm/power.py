@@ -68,7 +68,9 @@ def suspend(plan: dict[str, Any], names: list[str]) -> None:
 
 
 def scontrol(plan: dict[str, Any], *arguments: str) -> str:
-    done = subprocess.run([plan["scontrol"], *arguments], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [plan["scontrol"], *arguments], capture_output=True, text=True, check=True
+    )
     return done.stdout
 
 

@@ -149,7 +149,10 @@ def submitted(
     steps = {step.id: step.do for step in plan.steps(spec(text, nodes=nodes), name, Facts(options))}
     content = {**steps["definition"].params, "jobDefinitionName": name}
     groups = content.get("nodeProperties", {}).get("nodeRangeProperties", ())
-    for container in (content.get("containerProperties"), *(group["container"] for group in groups)):
+    for container in (
+        content.get("containerProperties"),
+        *(group["container"] for group in groups),
+    ):
         if container is not None:
             container["command"] = ["/bin/sh", "-c", text]
     context.note(

@@ -266,7 +266,9 @@ class Jobs:
             for node in places
             if node.job in described
         )
-        if record["shape"] != JobKind.ARRAY or not any(nodes.may_have_left(n, ends) for n in states):
+        if record["shape"] != JobKind.ARRAY or not any(
+            nodes.may_have_left(n, ends) for n in states
+        ):
             return states
         stops = self._stop_requests_of(run)
         return tuple(

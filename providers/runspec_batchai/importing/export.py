@@ -55,10 +55,16 @@ def _account(steps: Sequence[Step]) -> str | None:
     shared = (body.get("nodeSetup", {}).get("mountVolumes", {}) for body in bodies)
     volumes = [*(body.get("mountVolumes", {}) for body in bodies), *shared]
     accounts = [
-        account for some in volumes for kind in some.values() for account in kind if "accountName" in account
+        account
+        for some in volumes
+        for kind in some.values()
+        for account in kind
+        if "accountName" in account
     ]
     own = [account for account in accounts if account["relativeMountPath"] in (STORE, LOGS)]
-    read_by_tool = [account for account in accounts if account["credentials"].get("accountKey") == KEY_OF_TOOL]
+    read_by_tool = [
+        account for account in accounts if account["credentials"].get("accountKey") == KEY_OF_TOOL
+    ]
     return next((str(account["accountName"]) for account in (*own, *read_by_tool, *accounts)), None)
 
 

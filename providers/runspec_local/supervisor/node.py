@@ -175,14 +175,21 @@ class Node(NamedTuple):
         if fresh.exists():
             _remove(fresh)
         store = str(Path(self.job["folder"]).parent.parent)  # keys begin with runs/RUN/
-        copied = self._ask_agent("resume", store, json.dumps(source), output["name"], part, str(fresh))
+        copied = self._ask_agent(
+            "resume", store, json.dumps(source), output["name"], part, str(fresh)
+        )
         with durable.private_log(self.log) as log:
             log.write(copied)
         os.rename(fresh, target)
 
     def _ask_agent(self, *arguments: str) -> bytes:
         """Return what the agent prints while it carries out a verb. Raise OSError with what it says if it fails."""
-        line = [sys.executable, "-I", str(Path(self.job["folder"], "runspec_inside.pyz")), *arguments]
+        line = [
+            sys.executable,
+            "-I",
+            str(Path(self.job["folder"], "runspec_inside.pyz")),
+            *arguments,
+        ]
         ended = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, check=False)
         if ended.returncode:
             said = ended.stderr.decode(errors="replace").strip().removeprefix("runspec: ")

@@ -204,7 +204,9 @@ class Verified(http.client.HTTPSConnection):
             )
             now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
             late = "not yet valid" in text or "expired" in text
-            raise Untrusted(message.format(self.host, text, now), LOST if late else NO_TRUST) from None
+            raise Untrusted(
+                message.format(self.host, text, now), LOST if late else NO_TRUST
+            ) from None
 
 
 def connection(https: bool, host: str, timeout_s: float) -> http.client.HTTPConnection:

@@ -82,7 +82,9 @@ def current() -> JobEnv:
 
 def _check(job_env: JobEnv) -> None:
     if job_env.rank >= job_env.nodes:
-        raise Failure("RUNSPEC_RANK is {}, but RUNSPEC_NODES is {}".format(job_env.rank, job_env.nodes))
+        raise Failure(
+            "RUNSPEC_RANK is {}, but RUNSPEC_NODES is {}".format(job_env.rank, job_env.nodes)
+        )
     if any(letter.isspace() for letter in job_env.host):
         raise Failure("RUNSPEC_HOST: '{}' has white space in it".format(job_env.host))
     if job_env.nodes > 1 and job_env.launch != "none" and job_env.meet is None:

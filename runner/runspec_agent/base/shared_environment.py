@@ -80,7 +80,9 @@ def _build(
     try:
         requirements.make(record, built, env)
     except Failure as failure:
-        made = _built(shared)  # by another builder, which may also have removed files under this one
+        made = _built(
+            shared
+        )  # by another builder, which may also have removed files under this one
         if made is not None or not os.path.isdir(built):
             files.remove_tree(built)
             return made

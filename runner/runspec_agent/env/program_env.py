@@ -8,7 +8,9 @@ from runspec_agent.base.task_identity import TaskIdentity, values, variable
 from runspec_agent.env import address
 
 
-def fill(env: Dict[str, str], record: Mapping[str, Any], identity: TaskIdentity, folder: str) -> None:
+def fill(
+    env: Dict[str, str], record: Mapping[str, Any], identity: TaskIdentity, folder: str
+) -> None:
     """Set the variables in *env* unless the service has set them. *folder* is this node's own."""
     for name, value in values(record["sweep"], identity.task).items():
         env[variable("SWEEP", name)] = value

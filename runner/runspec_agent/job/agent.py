@@ -283,7 +283,7 @@ class Agent:
                     self._follow(verdict, end_causes.PEER)
                 code = self.judge(code) if verdict is None else verdict.code
             joined.timed_out = self.cause == end_causes.TIMEOUT
-            code = joined.end(code, signals, own=self.own)
+            code = joined.end(code, signals, is_own=self.own)
             if own_code == 0 and code:
                 self._follow(
                     joined.verdict, end_causes.STOPPED if signals.stopping else end_causes.PEER
@@ -457,7 +457,9 @@ class Agent:
         """Return whether *code* does not count as a failure of this node."""
         leaving = self.departure.leaving
         was_told = leaving is not None and code == leaving.code and self.cause != end_causes.TIMEOUT
-        was_told = was_told and not self.own  # on the first node, it may be the code of another node
+        was_told = (
+            was_told and not self.own
+        )  # on the first node, it may be the code of another node
         return code == 0 or was_told or (code in (STOPPED, LOST) and not self.own)
 
 

@@ -21,9 +21,15 @@ def take() -> Optional[str]:
     return os.environ.pop(TOLD, None)
 
 
-def tell(path: Optional[str], participant: Participant, code: int, failure: Optional[Failure]) -> None:
+def tell(
+    path: Optional[str], participant: Participant, code: int, failure: Optional[Failure]
+) -> None:
     """Write the file if *code*, perhaps that of *failure*, is not the program's own."""
-    lost = code == LOST and participant.failed() != LOST and (failure is not None or participant.words.rank > 0)
+    lost = (
+        code == LOST
+        and participant.failed() != LOST
+        and (failure is not None or participant.words.rank > 0)
+    )
     if path is not None and (lost or participant.stopping() is not None):
         files.write(path, b"")
 

@@ -167,14 +167,18 @@ def _by_srun(participant: Participant, argv: List[str], folder: str) -> int:
     if participant.words.rank > 0:
         return _serve(participant, ranks, {})
     command = slurm.srun(os.environ, len(participant.nodes), participant.words.slots)
-    code = _led(participant, command, slurm.env_of_srun(participant.env(), participant.nodes), ranks)
+    code = _led(
+        participant, command, slurm.env_of_srun(participant.env(), participant.nodes), ranks
+    )
     participant.tell_of_failure(ranks.failed())
     return code if code == 0 or participant.stopping() else participant.failed() or code
 
 
 def _led(participant: Participant, argv: List[str], env: Mapping[str, str], ranks: Ranks) -> int:
     child = Led(argv, env, ranks)
-    code = process.run(child, participant.signals, participant.words.grace_s, _Each(participant, child))
+    code = process.run(
+        child, participant.signals, participant.words.grace_s, _Each(participant, child)
+    )
     return STOPPED if participant.stopping() == signal.SIGTERM else code
 
 

@@ -29,7 +29,9 @@ Note = Dict[str, Any]  # code, why (or null), node, began_s and ended_s since 19
 class ExitRecords:
     """The writer of one record; *who* is a rank or "batch"."""
 
-    def __init__(self, bucket: Bucket, at: str, identity: TaskIdentity, who: str, node: str) -> None:
+    def __init__(
+        self, bucket: Bucket, at: str, identity: TaskIdentity, who: str, node: str
+    ) -> None:
         self.bucket, self.who, self.node = bucket, who, node
         self.folder = "{}ends/{}/{}/".format(at, identity.task, identity.attempt)
         self.began_s = time.time()

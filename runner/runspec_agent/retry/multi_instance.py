@@ -60,7 +60,10 @@ class MultiInstanceTask(threading.Thread):
         digest = hashlib.sha256(",".join(self.hosts).encode("utf-8")).hexdigest()
         node_id = env.get(NODE_ID, "").encode("utf-8")
         for rank in ranks if node_id else ():
-            if self.bucket.claim("{}seats/{}/{}".format(self.prefix, digest, rank), node_id) == node_id:
+            if (
+                self.bucket.claim("{}seats/{}/{}".format(self.prefix, digest, rank), node_id)
+                == node_id
+            ):
                 return rank
         text = "none of this node's addresses is in the list of the task's nodes: {}"
         raise Failure(text.format(",".join(self.hosts)), LOST)

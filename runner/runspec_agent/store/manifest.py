@@ -91,7 +91,9 @@ class Manifest(NamedTuple):
 
     @property
     def objects(self) -> Set[str]:
-        return {entry.object for save in self.saves for entry in save.files.values() if entry.object}
+        return {
+            entry.object for save in self.saves for entry in save.files.values() if entry.object
+        }
 
     def plus(self, files: Listed, shape: Shape, at: float, keep: int) -> "Manifest":
         """Return a manifest with one more save, and *keep* saves at most."""

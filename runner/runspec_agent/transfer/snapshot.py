@@ -113,7 +113,9 @@ class Snapshot:
         for count in range(ROUNDS):
             seen, self._hidden, shape = look(self.folder, self._names)
             self._check_hidden(before, seen)
-            changed = [name for name, seen_file in seen.items() if not self._has(name, seen_file.version)]
+            changed = [
+                name for name, seen_file in seen.items() if not self._has(name, seen_file.version)
+            ]
             if self._gone(seen) or not burst.issuperset(changed):
                 burst = self._renewed(seen, changed, count > 0)
             else:
@@ -132,9 +134,7 @@ class Snapshot:
     def _check_hidden(self, before: Listed, seen: Dict[str, Seen]) -> None:
         """Raise Failure for saved files that cannot be read now: a failing disk must not look like deleted files."""
         for path, why in self._hidden.items():
-            if any(
-                n not in seen and (n + "/").startswith(path + "/" * bool(path)) for n in before
-            ):
+            if any(n not in seen and (n + "/").startswith(path + "/" * bool(path)) for n in before):
                 raise Failure(
                     "{}: {}".format(
                         shown(path) or self.folder, why or "it does not exist any more"
@@ -151,7 +151,9 @@ class Snapshot:
         """Raise Unsettled if a file has changed; a truncated one keeps its old time for a moment."""
         if quiet is None:
             return
-        known = {n: held[0] for one_kind in (self._read, self._wrong) for n, held in one_kind.items()}
+        known = {
+            n: held[0] for one_kind in (self._read, self._wrong) for n, held in one_kind.items()
+        }
         if {n: v[:2] for n, v in known.items()} != {n: v[:2] for n, v in quiet.items()}:
             raise Unsettled("files were written meanwhile")
 
@@ -214,13 +216,13 @@ class Snapshot:
         """Read files into memory or copies one after the other, and save those that did not change meanwhile."""
         before = dict(zip(held, settled(list(held.values()))))
         contents: Dict[str, Held] = {}
-        for name, one in held.items():
+        for name, seen_file in held.items():
 
-            def read(name: str = name, file: Seen = file) -> None:
+            def read(name: str = name, file: Seen = seen_file) -> None:
                 copy = os.path.join(folder, str(len(contents)))
                 contents[name] = _held(file, copy if file.version[0] > SMALL_BYTES else "")
 
-            self._tried(name, one, read)
+            self._tried(name, seen_file, read)
         same = [n for n, held_ in contents.items() if _still(held[n].path, before[n], held_.size)]
 
         def save(name: str) -> None:

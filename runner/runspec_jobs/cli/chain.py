@@ -211,7 +211,7 @@ class _Screen:
         why = f": {status.reason}" if status.reason else ""
         state = "started" if status.state == State.WAITING else status.state
         with self.lock:
-            output.tell(escape_control(f"{one.job:{self.width}} {state}{run}{why}"))
+            output.tell(escape_control(f"{status.job:{self.width}} {state}{run}{why}"))
 
 
 def _print_json(chain: str, path: Path, want: str, ends: Sequence[JobStatus]) -> None:

@@ -90,7 +90,9 @@ def is_charged(cost: Estimate) -> bool:
 
 
 def _others(cost: Estimate) -> str:
-    others = ", ".join(f"{machine.name} {hourly(machine.usd_hour)}" for machine in cost.alternatives)
+    others = ", ".join(
+        f"{machine.name} {hourly(machine.usd_hour)}" for machine in cost.alternatives
+    )
     return escape_control(f"other machines{', each' if cost.at_once > 1 else ''}: {others}")
 
 

@@ -215,7 +215,9 @@ def _kept() -> Sequence[str]:
     shared = cleanup.list_shared()
     if not shared.titles:
         return ()
-    costing = [f"{escape_control(resource.what)}: {costs.price(resource)}" for resource in shared.costs]
+    costing = [
+        f"{escape_control(resource.what)}: {costs.price(resource)}" for resource in shared.costs
+    ]
     head = ["keeping it costs"] if costing else []
     made = [f"  {escape_control(title)}" for title in shared.titles]
     return ["runs share what these steps made:", *made, *head, *(f"  {line}" for line in costing)]

@@ -60,7 +60,10 @@ def _await(run: Run, words: Sequence[str], interrupts: list[int]) -> ExecSpec | 
     try:
         with output.interruptible() as sleep:
             status = api.await_shell(
-                run, _tell_line, on_event=output.tell_event, sleep=_interrupted_by(interrupts, sleep)
+                run,
+                _tell_line,
+                on_event=output.tell_event,
+                sleep=_interrupted_by(interrupts, sleep),
             )
         if status is None:
             outcome = _node("shell", run.id, None, None).open_new_shell(

@@ -74,7 +74,9 @@ def _conditions(value: Any) -> Any:
 def _condition(value: Any) -> Any:
     conditions = [str(condition) for condition in Condition]
     if isinstance(value, str) and value not in conditions:
-        raise make_error(f"'{value}' is not succeeded, failed or ended", did_you_mean(value, conditions))
+        raise make_error(
+            f"'{value}' is not succeeded, failed or ended", did_you_mean(value, conditions)
+        )
     return value
 
 

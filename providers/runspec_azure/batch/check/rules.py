@@ -403,7 +403,9 @@ def _shared(at: tuple[str | int, ...], key: str, options: BatchOptions) -> Itera
     account = source.partition("/")[0]
     has_key = account == options.storage_account and options.storage_key
     by_identity = kind == "blob" and options.identity  # Azure Files needs a key
-    if kind in ("files", "blob") and not (has_key or by_identity or account in options.account_keys):
+    if kind in ("files", "blob") and not (
+        has_key or by_identity or account in options.account_keys
+    ):
         message = f"mounting '{key}' needs the key of the storage account {account}, which the profile lacks"
         hint = f"add account_keys: {{{account}: env:NAME}} to the profile"
         yield Problem(at, message, hint)

@@ -170,6 +170,10 @@ def _mount(key: str, options: BatchOptions) -> dict[str, Any]:
         url = clouds.of(options).share_url(account, inner)
         options_ = "-o vers=3.0,dir_mode=0777,file_mode=0777,serverino"
         return {
-            "azureFileShareConfiguration": {**request, "azureFileUrl": url, "mountOptions": options_}
+            "azureFileShareConfiguration": {
+                **request,
+                "azureFileUrl": url,
+                "mountOptions": options_,
+            }
         }
     return {"azureBlobFileSystemConfiguration": {**request, "containerName": inner}}

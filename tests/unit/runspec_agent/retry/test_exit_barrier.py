@@ -125,7 +125,7 @@ def test_the_first_node_hears_that_another_one_has_filled_the_store(
     other.full = True
     other.end(1, signals, wait)
 
-    assert first.end(code, signals, wait, own=not code) == 1
+    assert first.end(code, signals, wait, is_own=not code) == 1
 
     assert (first.full, first.own) == (True, True)
 
