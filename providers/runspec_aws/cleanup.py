@@ -189,12 +189,9 @@ class OrphanFinder:
         for upload in uploads:
             where = {"Bucket": self.session.bucket, "Key": upload["Key"]}
             remove = s3("abort_multipart_upload", **where, UploadId=upload["UploadId"])
-            young = self._age_s(upload) < self.session.timing.young_s
+            began_s: float = upload["Initiated"].timestamp()
+            young = (self.session.clock.wall() - began_s) < self.session.timing.young_s
             yield Orphan(f"unfinished upload of {upload['Key']}", (remove,), alive=young)
-
-    def _age_s(self, upload: Mapping[str, Any]) -> float:
-        began_s: float = upload["Initiated"].timestamp()
-        return self.session.clock.wall() - began_s
 
 
 def _tagged(thing: Mapping[str, Any]) -> bool:

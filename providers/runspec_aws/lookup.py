@@ -208,7 +208,11 @@ def there(session: Session, undo: Request) -> bool:
     if operation in THINGS:
         return _pending(session, undo) is not None
     if operation == "deregister_job_definition":
-        return _active(session, params["jobDefinition"])
+        with translated("describe_job_definitions"):
+            answer = session.look("batch").describe_job_definitions(
+                jobDefinitions=[params["jobDefinition"]]
+            )
+        return any(d["status"] == "ACTIVE" for d in got(answer, "jobDefinitions"))
     if operation == "delete_object":
         return _object(session, params) is not None
     look = _placement if operation == "delete_placement_group" else _template
@@ -252,9 +256,3 @@ def _status(session: Session, undo: Request) -> str | None:
     kind, key = THINGS[undo.operation]
     thing = any_state(session, kind, undo.params[key])
     return None if thing is None else thing.get("status")
-
-
-def _active(session: Session, arn: str) -> bool:
-    with translated("describe_job_definitions"):
-        answer = session.look("batch").describe_job_definitions(jobDefinitions=[arn])
-    return any(d["status"] == "ACTIVE" for d in got(answer, "jobDefinitions"))

@@ -109,20 +109,16 @@ def refusal(action: str, exc: exceptions.HttpResponseError, hints: Hints) -> Exc
     text = " ".join(text.split())  # a code or a detail may have several lines
     if status in (401, 403):
         return CredentialsError(text, hints.login if status == 401 else hints.rights)
-    after = _retry_after(exc)
+    # The header may also be a date, which Azure does not send.
+    headers = getattr(exc.response, "headers", None) or {}
+    asked = str(headers.get("Retry-After", ""))
+    after = float(asked) if asked.isascii() and asked.isdigit() else None
     if status == 429 or (status == 503 and (after is not None or code in BUSY)):
         return RemoteError(text, transient=True, retry_after_s=after)
     if (status >= 500 and status != 501) or status in (0, 408):
         # Requests of ours name what they make, so that none of them makes anything twice.
         return NoAnswer(text, transient=status > 0)
     return RemoteError(text)
-
-
-def _retry_after(exc: exceptions.HttpResponseError) -> float | None:
-    """Return the seconds of the header Retry-After; None if there is none, or a date, which Azure does not send."""
-    headers = getattr(exc.response, "headers", None) or {}
-    asked = str(headers.get("Retry-After", ""))
-    return float(asked) if asked.isascii() and asked.isdigit() else None
 
 
 def _message(exc: exceptions.HttpResponseError) -> str:

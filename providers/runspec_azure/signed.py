@@ -85,18 +85,14 @@ class Signer:
         """Return a query for `racwdl`, the URL of the container for `url racwdl`, or that of a blob for `r KEY`."""
         base = f"{store_layout.endpoint(self.options)}/{self.options.container}"
         rights, _, key = words.removeprefix("url ").partition(" ")
-        query = self._query(rights, key)
-        if key:
-            return f"{base}/{key}?{query}"
-        return f"{base}?{query}" if words.startswith("url ") else query
-
-    def _query(self, rights: str, key: str) -> str:
         at, signature = self._made.get((rights, key), (0.0, ""))
         if not signature or self.clock.monotonic() - at > self.fresh_s:
             with translated("sign for the job"):
                 signature = self.sign(rights, key)
             self._made[rights, key] = (self.clock.monotonic(), signature)
-        return signature
+        if key:
+            return f"{base}/{key}?{signature}"
+        return f"{base}?{signature}" if words.startswith("url ") else signature
 
     def sign(self, rights: str, key: str) -> str:
         """https://learn.microsoft.com/rest/api/storageservices/create-service-sas"""

@@ -160,15 +160,12 @@ class Store:
                 progress(done, whole)
         for file in bundle.files:
             if file.bytes > SMALL_BYTES:
-                self._put_large(prefix + file.path, bundle, file)
+                with bundle.open(file) as opened:
+                    # Read to the end, where the content is verified.
+                    blocks = iter(partial(opened.read, BLOCK_BYTES), b"")
+                    self.blobs.put_blocks((prefix + file.path), blocks, file.bytes)
                 done += file.bytes
                 progress(done, whole)
-
-    def _put_large(self, key: str, bundle: Bundle, file: File) -> None:
-        with bundle.open(file) as opened:
-            # Read to the end, where the content is verified.
-            blocks = iter(partial(opened.read, BLOCK_BYTES), b"")
-            self.blobs.put_blocks(key, blocks, file.bytes)
 
 
 def _put_small(store: AzureStore, prefix: str, bundle: Bundle, file: File) -> File:

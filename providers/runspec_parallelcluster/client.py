@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from runspec_jobs.provider import (
     Bundle,
@@ -45,6 +45,7 @@ from runspec_slurm.timing import Clock
 # Operations that have nothing to do once the cluster was deleted.
 CONTENT = frozenset("remove remove_run remove_tree scancel".split())
 OURS = "parallelcluster"
+Asked = TypeVar("Asked")
 
 
 def connect(facts: Facts) -> Client:
@@ -98,7 +99,7 @@ class ParallelClusterClient:
                 self._slurm.remember(run, answers)
         return self._slurm
 
-    def ask(self, what: Callable[[SlurmClient], Any]) -> Any:
+    def ask(self, what: Callable[[SlurmClient], Asked]) -> Asked:
         """Return the result of *what* with the client of the cluster's Slurm.
 
         If the head node does not answer, its address is queried again and the call repeated, since the address may
@@ -120,6 +121,13 @@ class ParallelClusterClient:
             if same:
                 raise
         return what(self.slurm())
+
+    def _ask_or(self, gone: Asked, what: Callable[[SlurmClient], Asked]) -> Asked:
+        """Return the result of *what* as `ask` does, or *gone* if the cluster does not exist any more."""
+        try:
+            return self.ask(what)
+        except NotThere:
+            return gone
 
     def _address(self) -> str:
         if self.host is None:
@@ -166,10 +174,7 @@ class ParallelClusterClient:
         request = self._of_slurm(request)
         if request.operation not in CONTENT:
             return self._made(lambda slurm: slurm.call(request))
-        try:
-            return self._answer(lambda slurm: slurm.call(request))
-        except NotThere:
-            return {}
+        return self._ask_or({}, lambda slurm: slurm.call(request))
 
     def _of_slurm(self, request: Request) -> Request:
         """Return *request* without the name of its cluster, which is remembered."""
@@ -218,13 +223,9 @@ class ParallelClusterClient:
                 self.clock,
             )
 
-    def _answer(self, what: Callable[[SlurmClient], Response]) -> Response:
-        answer: Response = self.ask(what)
-        return answer
-
     def _made(self, what: Callable[[SlurmClient], Response]) -> Response:
         try:
-            return self._answer(what)
+            return self.ask(what)
         except NotThere as exc:
             raise RemoteError(exc.message, "run apply, which makes the cluster") from exc
 
@@ -240,11 +241,7 @@ class ParallelClusterClient:
                     return self._learn(cluster)
                 return cluster
             plain = step._replace(do=self._of_slurm(step.do))
-            try:
-                there: Response | None = self.ask(lambda slurm: slurm.find(plain))
-            except NotThere:
-                return None
-            return there
+            return self._ask_or(None, lambda slurm: slurm.find(plain))
 
     def settled(self, step: Step) -> bool:
         if step.do.service != OURS:
@@ -252,47 +249,27 @@ class ParallelClusterClient:
         return step.do.operation == "describe_cluster" or self.clusters.settled(step.do)
 
     def state(self, run: str) -> Status:
-        try:
-            status: Status = self.ask(lambda slurm: slurm.state(run))
-        except NotThere:
-            return Status(State.GONE)
-        return status
+        return self._ask_or(Status(State.GONE), lambda slurm: slurm.state(run))
 
     def cancel(self, run: str) -> None:
         with contextlib.suppress(NotThere):
             self.ask(lambda slurm: slurm.cancel(run))
 
     def reconcile(self, run: str) -> Sequence[str]:
-        try:
-            ended: Sequence[str] = self.ask(lambda slurm: slurm.reconcile(run))
-        except NotThere:
-            return ()
-        return ended
+        return self._ask_or((), lambda slurm: slurm.reconcile(run))
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
         with contextlib.suppress(NotThere):
             self.ask(lambda slurm: slurm.stop(run, tasks))
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
-        try:
-            changes: Sequence[MembershipChange] = self.ask(lambda slurm: slurm.changes(run))
-        except NotThere:
-            return ()
-        return changes
+        return self._ask_or((), lambda slurm: slurm.changes(run))
 
     def streams(self, run: str) -> Sequence[Stream]:
-        try:
-            streams: Sequence[Stream] = self.ask(lambda slurm: slurm.streams(run))
-        except NotThere:
-            return ()
-        return streams
+        return self._ask_or((), lambda slurm: slurm.streams(run))
 
     def publish(self, run: str) -> Sequence[str]:
-        try:
-            published: Sequence[str] = self.ask(lambda slurm: slurm.publish(run))
-        except NotThere:
-            return ()
-        return published
+        return self._ask_or((), lambda slurm: slurm.publish(run))
 
     def read_timed(self, stream: Stream, position: str | None) -> TimedChunk:
         assert isinstance(stream, LogStream), "BUG: it is not a stream of this client"
@@ -303,32 +280,20 @@ class ParallelClusterClient:
         return Places(f"{kept}/logs", f"{kept}/outputs")
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
-        try:
-            files: Sequence[OutputFile] = self.ask(lambda slurm: slurm.outputs(run))
-        except NotThere:
-            return ()
-        return files
+        return self._ask_or((), lambda slurm: slurm.outputs(run))
 
     def usage(self, run: str, most: int | None) -> Usage:
-        try:
-            usage: Usage = self.ask(lambda slurm: slurm.usage(run, most))
-        except NotThere:
-            return Usage()
-        return usage
+        return self._ask_or(Usage(), lambda slurm: slurm.usage(run, most))
 
     def shell(
         self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool
     ) -> ExecSpec:
         with _known():
-            entered: ExecSpec = self.ask(
-                lambda slurm: slurm.shell(run, task, rank, words, terminal=terminal)
-            )
-        return entered
+            return self.ask(lambda slurm: slurm.shell(run, task, rank, words, terminal=terminal))
 
     def tunnel(self, run: str, task: int, rank: int, port: int) -> Route:
         with _known():
-            route: Route = self.ask(lambda slurm: slurm.tunnel(run, task, rank, port))
-        return route
+            return self.ask(lambda slurm: slurm.tunnel(run, task, rank, port))
 
     def keep_state(self, run: str, content: bytes) -> None:
         def keep(slurm: SlurmClient) -> Response:
@@ -338,31 +303,17 @@ class ParallelClusterClient:
         self._made(keep)
 
     def kept_state(self, run: str) -> bytes | None:
-        try:
-            content: bytes | None = self.ask(lambda slurm: slurm.kept_state(run))
-        except NotThere:
-            return None
-        return content
+        return self._ask_or(None, lambda slurm: slurm.kept_state(run))
 
     def kept_runs(self) -> Sequence[str]:
         """Return the runs on the cluster. Raises Unavailable if neither the profile nor a run names the cluster."""
         if self.cluster is None and self.host is None:
             what = "the profile does not name the cluster that the runs to adopt are on"
             raise Unavailable(what, "set cluster or host, as pcluster list-clusters shows it")
-        try:
-            runs: Sequence[str] = self.ask(lambda slurm: slurm.kept_runs())
-        except NotThere:
-            return ()
-        return runs
+        return self._ask_or((), lambda slurm: slurm.kept_runs())
 
     def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
-        try:
-            orphans: Iterable[Orphan] = self.ask(
-                lambda slurm: tuple(slurm.find_orphans(runs, made))
-            )
-        except NotThere:
-            return ()
-        return orphans
+        return self._ask_or((), lambda slurm: tuple(slurm.find_orphans(runs, made)))
 
 
 @contextlib.contextmanager

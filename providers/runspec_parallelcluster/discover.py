@@ -34,7 +34,9 @@ def survey(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
     if interpreter is None:
         return {}
     wanted = infrastructure.configuration(decide(spec, options))
-    cached = _kept(interpreter, wanted)
+    # A check takes over a second, and its answer to the same configuration does not change.
+    asked = digest([str(interpreter), _changed(interpreter), wanted])
+    cached = state_folder() / "parallelcluster" / "schema" / f"{asked[:32]}.json"
     with contextlib.suppress(OSError, ValueError):
         return {"schema": json.loads(cached.read_text())}
     said = ask(interpreter, [wanted])
@@ -61,12 +63,6 @@ def ask(interpreter: Path, configurations: Sequence[Mapping[str, Any]]) -> dict[
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
     return schema
-
-
-def _kept(interpreter: Path, configuration: Mapping[str, Any]) -> Path:
-    """Return the file of a cached answer. A check takes over a second, and its answer does not change."""
-    asked = digest([str(interpreter), _changed(interpreter), configuration])
-    return state_folder() / "parallelcluster" / "schema" / f"{asked[:32]}.json"
 
 
 def _changed(interpreter: Path) -> float:

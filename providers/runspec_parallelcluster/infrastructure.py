@@ -77,7 +77,12 @@ def _plain(options: ParallelClusterOptions, queues: Mapping[str, Queue]) -> dict
         "HeadNode": _head(options),
         "Scheduling": {
             "Scheduler": "slurm",
-            "SlurmSettings": _slurm(options),
+            "SlurmSettings": {
+                "ScaledownIdletime": options.idle_minutes,
+                "QueueUpdateStrategy": STRATEGY[options.update],
+                **({"EnableMemoryBasedScheduling": True} if options.memory_scheduling else {}),
+                **_given(CustomSlurmSettings=[{k: v} for k, v in options.slurm_settings.items()]),
+            },
             "SlurmQueues": [_queue(name, queue, options) for name, queue in queues.items()],
         },
     }
@@ -112,15 +117,6 @@ def _head(options: ParallelClusterOptions) -> dict[str, Any]:
 def _iam(options: ParallelClusterOptions) -> dict[str, Any]:
     access = [{"BucketName": b, "EnableWriteAccess": True} for b in options.s3_access]
     return {"S3Access": access} if access else {}
-
-
-def _slurm(options: ParallelClusterOptions) -> dict[str, Any]:
-    return {
-        "ScaledownIdletime": options.idle_minutes,
-        "QueueUpdateStrategy": STRATEGY[options.update],
-        **({"EnableMemoryBasedScheduling": True} if options.memory_scheduling else {}),
-        **_given(CustomSlurmSettings=[{k: v} for k, v in options.slurm_settings.items()]),
-    }
 
 
 def _queue(name: str, queue: Queue, options: ParallelClusterOptions) -> dict[str, Any]:

@@ -139,7 +139,10 @@ class Clusters:
     def settled(self, request: Request) -> bool:
         """Return whether the cluster can be used; start its machines again if they were stopped for an update."""
         name = request.params["clusterName"]
-        self._pace(name)
+        # Wait until a cluster that could not be used may be queried again
+        last = self._looked.pop(name, None)
+        if last is not None and (left := last + self.timing.poll_s - self.clock.monotonic()) > 0:
+            self.clock.sleep(left)
         cluster = self.describe(name)
         usable = self._usable(name, request, cluster)
         if not usable:
@@ -162,12 +165,6 @@ class Clusters:
                 self.cli.run("update-compute-fleet", name, "--status", "START_REQUESTED")
             return False
         return True
-
-    def _pace(self, name: str) -> None:
-        """Wait until a cluster that could not be used may be queried again."""
-        last = self._looked.pop(name, None)
-        if last is not None and (left := last + self.timing.poll_s - self.clock.monotonic()) > 0:
-            self.clock.sleep(left)
 
 
 def address_of(cluster: Mapping[str, Any]) -> str | None:

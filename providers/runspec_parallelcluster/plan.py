@@ -17,7 +17,9 @@ def steps(decision: Decision, job_steps: Iterable[Step]) -> Iterator[Step]:
     name = infrastructure.name(decision)
     yield from _cluster_steps(decision, name)
     for step in job_steps:
-        yield _on(name, step)
+        # A Slurm step with the name of its cluster, so that equal steps on two clusters differ
+        undo = step.undo and _request_on(name, step.undo)
+        yield step._replace(do=_request_on(name, step.do), undo=undo)
 
 
 def _cluster_steps(decision: Decision, name: str) -> Iterator[Step]:
@@ -31,12 +33,6 @@ def _cluster_steps(decision: Decision, name: str) -> Iterator[Step]:
         return  # the head node is known
     title = f"find the head node of the cluster {name}"
     yield Step("head", title, Scope.SITE, call("describe_cluster", clusterName=name))
-
-
-def _on(name: str, step: Step) -> Step:
-    """Return a Slurm step with the name of its cluster, so that equal steps on two clusters differ."""
-    undo = step.undo and _request_on(name, step.undo)
-    return step._replace(do=_request_on(name, step.do), undo=undo)
 
 
 def _request_on(name: str, request: Request) -> Request:

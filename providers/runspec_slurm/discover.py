@@ -242,7 +242,10 @@ def examine(options: SlurmOptions) -> Iterator[Finding]:
         yield Finding(exc.message, False, exc.hint)
         return
     if done.lost or done.code:
-        yield _none(connection, done.err)
+        said = re.sub(r"^srun: (error: )?", "", (done.err.strip().splitlines() or [""])[-1])
+        what = f"{connection.where}: no node could be checked: {said or 'srun printed no reason'}"
+        hint = f"perhaps no node was free within {WAIT_S} s; check the partition, and that it allows srun"
+        yield Finding(what, False, hint)
         return
     took = time.monotonic() - began
     yield from read_node(dict(parts_of(done.out.decode(errors="replace"))), token, took, options)
@@ -255,15 +258,6 @@ def write_probe(options: SlurmOptions) -> list[str]:
         if value := getattr(options, name):
             arguments.append(f"--{name}={value}")
     return [*arguments, f"--immediate={WAIT_S}", "--quiet", *options.sbatch]
-
-
-def _none(connection: Transport, err: str) -> Finding:
-    said = re.sub(r"^srun: (error: )?", "", (err.strip().splitlines() or [""])[-1])
-    what = f"{connection.where}: no node could be checked: {said or 'srun printed no reason'}"
-    hint = (
-        f"perhaps no node was free within {WAIT_S} s; check the partition, and that it allows srun"
-    )
-    return Finding(what, False, hint)
 
 
 def read_node(

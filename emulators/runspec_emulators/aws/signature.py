@@ -155,19 +155,15 @@ def _signature(
     request = "\n".join((method, path, _pairs(query), lines, given.names, digest))
     hashed = hashlib.sha256(request.encode()).hexdigest()
     text = f"{ALGORITHM}\n{given.date}\n{given.scope}\n{hashed}"
-    return hmac.digest(_derived(secret, given.scope), text.encode(), hashlib.sha256).hex()
+    made = f"AWS4{secret}".encode()
+    for word in given.scope.split("/"):
+        made = hmac.digest(made, word.encode(), hashlib.sha256)
+    return hmac.digest(made, text.encode(), hashlib.sha256).hex()
 
 
 def _path(path: str, service: str) -> str:
     """ "You do not normalize URI paths for requests to Amazon S3"; of others each segment is encoded twice."""
     return _quoted(unquote(path) if service == "s3" else path, "/")
-
-
-def _derived(secret: str, scope: str) -> bytes:
-    made = f"AWS4{secret}".encode()
-    for word in scope.split("/"):
-        made = hmac.digest(made, word.encode(), hashlib.sha256)
-    return made
 
 
 def _quoted(text: str, safe: str = "") -> str:

@@ -118,20 +118,17 @@ class Jobs:
     def refuse_if_used(self, queue: str) -> None:
         """Raise Conflict while *queue* has any jobs, which deleting it would end; a queue that is gone has none."""
         try:
-            self._refuse_if_used(queue)
+            for status in (s for s, state in STATES.items() if not state.terminal):
+                for job in self.listed_as(queue, jobStatus=status):
+                    message = f"{job['jobName']} is {status} in {queue}"
+                    raise Conflict(
+                        f"{message}: deleting the queue would end it",
+                        "cancel the job first, or wait until it has ended",
+                    )
         except RemoteError:
             self.session.valid.clear()  # another machine may have deleted it just now
             if described(self.session, QUEUE, queue) is not None:
                 raise
-
-    def _refuse_if_used(self, queue: str) -> None:
-        for status in (s for s, state in STATES.items() if not state.terminal):
-            for job in self.listed_as(queue, jobStatus=status):
-                message = f"{job['jobName']} is {status} in {queue}"
-                raise Conflict(
-                    f"{message}: deleting the queue would end it",
-                    "cancel the job first, or wait until it has ended",
-                )
 
     def alive(self) -> set[str]:
         """Return the names of all jobs that have not ended, with a few calls for each existing queue.
@@ -270,15 +267,12 @@ class Jobs:
             nodes.may_have_left(n, ends) for n in states
         ):
             return states
-        stops = self._stop_requests_of(run)
+        names = self.files.names(f"runs/{run}/stop/")
+        stops = {int(name) for name in names if name.isdigit()}
         return tuple(
             nodes.stopped(n) if n.task in stops and nodes.may_have_left(n, ends) else n
             for n in states
         )
-
-    def _stop_requests_of(self, run: str) -> set[int]:
-        names = self.files.names(f"runs/{run}/stop/")
-        return {int(name) for name in names if name.isdigit()}
 
     def ends(self, run: str, record: Mapping[str, Any]) -> NodeEnds:
         """Return the end records of *run*; they are read when attempts have ended."""

@@ -77,18 +77,16 @@ class JobPoller:
     def _ask(self, names: list[str]) -> None:
         with translated("describe_jobs"):
             answer = self.session.look("batch").describe_jobs(jobs=names)
-        self._clock_s = self._time_of(answer) - self.clock.monotonic()
+        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        self._clock_s = (
+            parsedate_to_datetime(date).timestamp() if date else self.clock.wall()
+        ) - self.clock.monotonic()
         jobs = {got(job, "jobId"): _complete(job) for job in got(answer, "jobs")}
         for name in names:
             if name not in jobs:
                 self.forget(name)
         for name, job in jobs.items():
             self._known[name] = Known(job, self.clock.monotonic())
-
-    def _time_of(self, answer: Mapping[str, Any]) -> float:
-        """Return the time of *answer* by the service's clock, in seconds since 1970."""
-        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-        return parsedate_to_datetime(date).timestamp() if date else self.clock.wall()
 
 
 def _complete(job: Job) -> Job:
@@ -145,17 +143,13 @@ class Children:
         if counts != seen.counts:
             running = self._listed(parent, "RUNNING") if counts.get("RUNNING") else []
             changing += [job["jobId"] for job in running]
-            if self._more_ended(counts, seen):
+            ended = any(counts.get(s, 0) != seen.counts.get(s, 0) for s in ("SUCCEEDED", "FAILED"))
+            all_s = self.session.clock.monotonic() - seen.all_at_s
+            if ended and all_s >= self.session.timing.children_s:
                 seen.all_at_s = self.session.clock.monotonic()
                 changing = alive
         seen.counts = dict(counts)
         self.poller.describe(dict.fromkeys(changing))
-
-    def _more_ended(self, counts: Mapping[str, int], seen: Seen) -> bool:
-        """Return whether children have ended that were perhaps never seen running."""
-        ended = any(counts.get(s, 0) != seen.counts.get(s, 0) for s in ("SUCCEEDED", "FAILED"))
-        all_s = self.session.clock.monotonic() - seen.all_at_s
-        return ended and all_s >= self.session.timing.children_s
 
     def _ended(self, child: str) -> bool:
         known = self.poller.known(child)

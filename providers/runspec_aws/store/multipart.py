@@ -65,7 +65,13 @@ def put(session: Session, key: str, blocks: Iterable[Content], size: int) -> Non
         with contextlib.suppress(RunspecError):
             _abort(session, key, upload)
         raise
-    _complete(session, where, sent)
+    message = f"complete the upload of {where['Key']}"
+    with translated(message):
+        done = session.make("s3").complete_multipart_upload(
+            **where, MultipartUpload={"Parts": sent}
+        )
+    if "ETag" not in done:
+        raise NoAnswer(f"{message}: the reply was cut off")
     if begun:
         drop(session, key)
 
@@ -113,16 +119,6 @@ def _send(
         except BaseException:  # the threads are waited for now, also after Ctrl-C
             given_up.set()
             raise
-
-
-def _complete(session: Session, where: Where, sent: list[dict[str, Any]]) -> None:
-    message = f"complete the upload of {where['Key']}"
-    with translated(message):
-        done = session.make("s3").complete_multipart_upload(
-            **where, MultipartUpload={"Parts": sent}
-        )
-    if "ETag" not in done:
-        raise NoAnswer(f"{message}: the reply was cut off")
 
 
 def _etag(data: Content) -> str:

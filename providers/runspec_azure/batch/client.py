@@ -108,7 +108,8 @@ class AzureClient:
         except RemoteError as exc:
             if request.operation == "Job_Patch" and code_of(exc) in OVER:
                 return named(request)
-            if _exists(request, exc):
+            # The resource exists; for a pool, the service says so by failing the condition "If-None-Match: *".
+            if code_of(exc) in EXISTS or (status_of(exc) == 412 and request.service == "arm"):
                 raise AlreadyExists(exc.message, exc.hint) from exc
             raise
         if request.operation in MAKES_POOL:
@@ -326,11 +327,6 @@ class AzureClient:
     def _timed(self, value: Any) -> Any:
         until = datetime.now(UTC) + timedelta(seconds=self.timing.woken_s)
         return autoscale.with_time(value, until)
-
-
-def _exists(request: Request, exc: RemoteError) -> bool:
-    """Return whether the refusal means that the resource exists; for a pool, "If-None-Match: *" has failed."""
-    return code_of(exc) in EXISTS or (status_of(exc) == 412 and request.service == "arm")
 
 
 def _awake(pool: Mapping[str, Any], mark: str) -> bool:

@@ -87,7 +87,10 @@ class TaskStream:
             return Chunk(b"", position)
         chunk = self.read_file(position)
         over, new = "completed" in mark, bool(chunk.data)
-        self.logs.turns.note(log, mark, new=new, calls=self._calls(), last=over)
+        # How many requests a poll needs that finds nothing: subtasks need one more for their machine
+        listing = self._listed() or {}
+        requeued = bool(listing.get("executionInfo", {}).get("requeueCount"))
+        self.logs.turns.note(log, mark, new=new, calls=1 + (self.at > 0) + requeued, last=over)
         return chunk
 
     def timed(self, position: str | None) -> TimedChunk:
@@ -101,7 +104,11 @@ class TaskStream:
         if not chunk.data:
             return TimedChunk(chunk, ())
         at, end = map(int, chunk.position.split(":"))
-        start, index, over = end - len(chunk.data), self._index(at), self._is_over(at)
+        if at not in self._indexes:
+            tasks = self.logs.tasks
+            read = partial(self._read_index, at)
+            self._indexes[at] = LogIndex(read, tasks.timing.index_s, tasks.clock.monotonic)
+        start, index, over = end - len(chunk.data), self._indexes[at], self._is_over(at)
         known = index.known(start, end, over=over)
         if known < end:
             self._held = f"{at}:{known}", Chunk(chunk.data[known - start :], chunk.position)
@@ -110,13 +117,6 @@ class TaskStream:
         if times and times[-1][0] < end and ended_s is not None:
             times.append((end, ended_s))
         return timed_chunk(chunk, start, times)
-
-    def _index(self, number: int) -> LogIndex:
-        if number not in self._indexes:
-            tasks = self.logs.tasks
-            read = partial(self._read_index, number)
-            self._indexes[number] = LogIndex(read, tasks.timing.index_s, tasks.clock.monotonic)
-        return self._indexes[number]
 
     def _read_index(self, number: int, start: int) -> bytes:
         """Return the next bytes of the index of an attempt; it is asked for once a second while it grows."""
@@ -149,12 +149,6 @@ class TaskStream:
         """Return the state of the task that decides whether there may be more output."""
         listing = self._listed()
         return "gone" if listing is None else f"{listing['state']} {attempts_of(listing)}"
-
-    def _calls(self) -> int:
-        """Return how many requests a poll needs that finds nothing: subtasks need one more for their machine."""
-        listing = self._listed() or {}
-        requeued = bool(listing.get("executionInfo", {}).get("requeueCount"))
-        return 1 + (self.at > 0) + requeued
 
     def read_file(self, position: str) -> Chunk:
         at, done = map(int, position.split(":"))

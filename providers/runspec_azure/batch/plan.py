@@ -28,7 +28,8 @@ def steps(decision: Decision, spec: Spec, run: str, facts: Facts) -> tuple[Step,
         **_ends(spec, options),
         **({"stops": job.STOPS} if job.reserves_exit_code(options) else {}),
         "spot": "azure",  # each node finds out whether it is a spot machine, also in a pool of the profile
-        **_stops(spec, options),
+        # Only tasks of a sweep can be stopped, and only an agent looks for such a request.
+        **({"stop_s": STOP_S} if spec.sweep and options.files == "agent" else {}),
         **reach(spec, pools.rule(options)),
     }
     return (
@@ -45,8 +46,3 @@ def _ends(spec: Spec, options: BatchOptions) -> dict[str, Any]:
     if options.files != "signed":
         return {"ends": True}
     return {"ends": "signed"} if proves_end(spec) else {}
-
-
-def _stops(spec: Spec, options: BatchOptions) -> dict[str, int]:
-    """Return how often an agent checks whether its task was stopped; only tasks of a sweep with an agent can be."""
-    return {"stop_s": STOP_S} if spec.sweep and options.files == "agent" else {}

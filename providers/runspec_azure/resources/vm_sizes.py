@@ -71,15 +71,6 @@ class Machine(NamedTuple):
         return self.leaves is not None and self.leaves <= READ
 
     @property
-    def rdma(self) -> bool:
-        """Whether it has InfiniBand, which an "r" among the features in its name shows.
-
-        https://learn.microsoft.com/azure/virtual-machines/vm-naming-conventions
-        """
-        match = re.match(r"Standard_[A-Z]+\d+(?:-\d+)?([a-z]*)", self.name)
-        return match is not None and "r" in match[1]
-
-    @property
     def usable_gib(self) -> float:
         """Memory for a job; the system and the node agent of Azure Batch need the rest.
 

@@ -48,13 +48,11 @@ def properties(
         "outputDirectories": store_volumes.outputs(spec, task.run, options),
         "environmentVariables": _environment(decision, spec, task),
         "secrets": _secrets(spec, options),
-        "constraints": _limit(decision),
+        "constraints": (
+            {"maxWallClockTime": f"PT{decision.limit_s}S"} if decision.limit_s else None
+        ),
     }
     return {key: value for key, value in job.items() if value not in (None, {}, [])}
-
-
-def _limit(decision: Decision) -> dict[str, str] | None:
-    return {"maxWallClockTime": f"PT{decision.limit_s}S"} if decision.limit_s else None
 
 
 def _container(decision: Decision) -> dict[str, Any] | None:

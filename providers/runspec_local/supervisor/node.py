@@ -108,7 +108,12 @@ class Node(NamedTuple):
         """Create the folders that the node uses; files of an earlier attempt stay."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.meet.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._write_hosts()
+        # Write the host file as runspec_agent.rendezvous.hostfile does, for programs with `launch: none`
+        path = self.meet / "hostfile"
+        if not path.exists():  # the first node, or its launcher, may have written it
+            lines = [f"{host(n)} slots={self.job['slots']}\n" for n in range(self.job["nodes"])]
+            path.write_text("".join(lines))
+            path.chmod(0o644)
         if self.contained:
             self.begun.parent.mkdir(parents=True, exist_ok=True)
             self.begun.write_text("the shell of the image has not run\n")
@@ -122,14 +127,6 @@ class Node(NamedTuple):
             self._mount(mount)
         if self.job["environment"] and not self.contained:
             bytecode.share(self.job["environment"], self.folder)
-
-    def _write_hosts(self) -> None:
-        """Write the host file as runspec_agent.rendezvous.hostfile does, for programs with `launch: none`."""
-        path = self.meet / "hostfile"
-        if not path.exists():  # the first node, or its launcher, may have written it
-            lines = [f"{host(n)} slots={self.job['slots']}\n" for n in range(self.job["nodes"])]
-            path.write_text("".join(lines))
-            path.chmod(0o644)
 
     def _mount(self, mount: Mapping[str, Any]) -> None:
         source, target = Path(mount["source"]), self.folder / mount["target"].lstrip("/")
@@ -227,16 +224,12 @@ class Node(NamedTuple):
         kept = {name: caller[name] for name in INHERITED if name in caller}
         env: dict[str, str] = self.job["env"]
         seen = gpus.variables(self.devices, env) if self.devices else gpus.HIDDEN
-        return {**kept, **seen, **self._tools(), **env, **secrets, **self.words()}
-
-    def _tools(self) -> dict[str, str]:
-        """Put the job's own Python environment first on PATH, as activating it does."""
         made = self.job["environment"]
         variables = bytecode.variables(made, self.folder)
         if made:
             path = f"{made}/bin:{os.environ.get('PATH', os.defpath)}"
             variables |= {"VIRTUAL_ENV": made, "PATH": path}
-        return variables
+        return {**kept, **seen, **variables, **env, **secrets, **self.words()}
 
     def words(self) -> dict[str, str]:
         """Return the RUNSPEC_* variables that every job finds with every provider."""

@@ -67,7 +67,12 @@ class Saver:
             if self._succeeded():
                 self.saved = True
             else:
-                self._try_again()
+                self._child = self._start("--once") if self._again else None
+                self._again = False
+                if self._child is None:
+                    self.saved = False
+                else:
+                    self._watch(self._child)
         return self.saved is not None
 
     def _succeeded(self) -> bool:
@@ -81,14 +86,6 @@ class Saver:
 
     def _tell(self, exc: OSError) -> None:
         self.why = with_way_out(exc, self.node.saved(self.output))
-
-    def _try_again(self) -> None:
-        self._child = self._start("--once") if self._again else None
-        self._again = False
-        if self._child is None:
-            self.saved = False
-        else:
-            self._watch(self._child)
 
     def _start(self, *how: str) -> Child | None:
         """Start the process that saves, or return None if that fails, which the second attempt or the end reports."""

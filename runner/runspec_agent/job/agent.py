@@ -392,13 +392,10 @@ class Agent:
         if "reach" in self.record:
             self._peers(signals).check_reach()
         if "check_gpus" in self.record:
-            self._check_gpus()
+            from runspec_agent.job import gpu_check  # used by smoke tests only
+
+            gpu_check.check(self.record["check_gpus"], self.env, self.place.rank)
         return outputs, mirror
-
-    def _check_gpus(self) -> None:
-        from runspec_agent.job import gpu_check  # used by smoke tests only
-
-        gpu_check.check(self.record["check_gpus"], self.env, self.place.rank)
 
     def _gang(self) -> Optional[ExitBarrier]:
         if self.record["shape"] != "nodes":

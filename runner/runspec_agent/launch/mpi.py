@@ -28,7 +28,8 @@ FAILED_S = 5.0  # time for mpirun to end by itself after one of its ranks has fa
 
 def run(participant: Participant, argv: List[str]) -> int:
     # Without HOME, Open MPI does not even print its version: "Unable to get the user home directory".
-    os.environ.setdefault("HOME", _home())
+    home = os.path.expanduser("~")
+    os.environ.setdefault("HOME", (home if os.path.isabs(home) else "/"))
     folder = tempfile.mkdtemp(prefix="runspec-")
     try:
         if os.environ.get(slurm.PLUGIN):
@@ -42,11 +43,6 @@ def run(participant: Participant, argv: List[str]) -> int:
     finally:
         process.kill_rest()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _home() -> str:
-    home = os.path.expanduser("~")
-    return home if os.path.isabs(home) else "/"
 
 
 class Ranks:

@@ -6,7 +6,7 @@ docs/unverified.md, azure-34.
 """
 
 import json
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional
 
 from runspec_agent.preemption.watcher import OK, PreemptionWatcher
 
@@ -41,14 +41,11 @@ class ScheduledEventsWatcher(PreemptionWatcher):
         document = json.loads(self._got(EVENTS).decode("utf-8"))
         events = document.get("Events") if isinstance(document, dict) else None
         if isinstance(events, list):
-            return self._first(events)
+            for event in events:
+                if isinstance(event, dict) and self._mine(event):
+                    return str(event.get("NotBefore") or "once")  # empty when the event has begun
+            return None
         raise ValueError("no events: {}".format(document))
-
-    def _first(self, events: List[Any]) -> Optional[str]:
-        for event in events:
-            if isinstance(event, dict) and self._mine(event):
-                return str(event.get("NotBefore") or "once")  # empty when the event has begun
-        return None
 
     def _mine(self, event: Dict[str, Any]) -> bool:
         names = event.get("Resources")

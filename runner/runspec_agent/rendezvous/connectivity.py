@@ -178,7 +178,10 @@ class Reach:
         door = Door(self.host)
         door.start()
         try:
-            seats = self._seats(door.seat, signals)
+            node = Node(self.rank, door.seat.text(), "", "", 0)
+            prefix = self.prefix + "seats/"
+            nodes = host_exchange.call(self.bucket, prefix, node, self.nodes, signals, self.failed)
+            seats = [Seat.of(other.host) for other in nodes]
             failed = self.try_all(seats)
             self._tell("{}{},{}".format(FOUND, self.rank, len(failed)), failed)
             if self.rank == 0:
@@ -193,13 +196,6 @@ class Reach:
         if broken:
             text = "{} of {} connections between nodes do not work"
             raise Failure(text.format(broken, self.nodes * (self.nodes - 1)), UNREACHED)
-
-    def _seats(self, own: Seat, signals: Signals) -> List[Seat]:
-        """Return the addresses of all nodes, exchanged in the same way as host names."""
-        node = Node(self.rank, own.text(), "", "", 0)
-        prefix = self.prefix + "seats/"
-        nodes = host_exchange.call(self.bucket, prefix, node, self.nodes, signals, self.failed)
-        return [Seat.of(other.host) for other in nodes]
 
     def try_all(self, seats: List[Seat]) -> Dict[int, str]:
         others = [rank for rank in range(self.nodes) if rank != self.rank]

@@ -53,20 +53,17 @@ class RetryRound(ExitBarrier):
     def run(self) -> None:
         while not self.over.is_set():
             try:
-                self._pass()
+                if self._wish is not None:
+                    self.decide(*self._wish)
+                now = time.monotonic()
+                if now >= self._next_beat:
+                    self._next_beat = now + limits.STORE_BEAT_S
+                    self.beat()
+                self.look()
             except Failure:  # the next pass, or the end, reports it
                 pass
             self.woken.wait(LOOK_S)
             self.woken.clear()
-
-    def _pass(self) -> None:
-        if self._wish is not None:
-            self.decide(*self._wish)
-        now = time.monotonic()
-        if now >= self._next_beat:
-            self._next_beat = now + limits.STORE_BEAT_S
-            self.beat()
-        self.look()
 
     def look(self) -> Optional[RoundOutcome]:
         """Return the outcome, or None."""

@@ -9,7 +9,6 @@ import hashlib
 import os
 import re
 import time
-from email.message import Message
 from http.client import HTTPException, HTTPResponse
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
 from urllib.parse import parse_qsl, unquote
@@ -75,7 +74,9 @@ class BlobStore(S3Store):
                 answer = take(self.send_once(ask))
                 if answer.status not in PASSING or count == self.tries:
                     return answer
-                pause_s = max(pause_s, _asked_s(answer.headers))
+                # The header may also be a date, which Azure does not send.
+                asked = answer.headers["Retry-After"] or ""
+                pause_s = max(pause_s, (min(float(asked), LONGEST_S) if asked.isdecimal() else 0.0))
             except (OSError, HTTPException) as error:
                 if count == self.tries:  # the error may contain the URL, and with it the signature
                     text = str(error)
@@ -265,12 +266,6 @@ def _block(token: str, number: int) -> str:
 def _compare(hasher: Any, digest: str) -> None:
     if hasher.hexdigest() != digest:
         raise Failure("the file changed while it was read", USAGE)
-
-
-def _asked_s(headers: Message) -> float:
-    """Return the seconds in Retry-After; the date form, which Azure does not use, is ignored."""
-    asked = headers["Retry-After"] or ""
-    return min(float(asked), LONGEST_S) if asked.isdecimal() else 0.0
 
 
 def name_of(blob: ElementTree.Element) -> str:

@@ -47,7 +47,13 @@ class RunUsage:
                 first = min(processes.values(), key=lambda process: process.started)
                 meter = self.meters[node] = self._meter(first, node)
             meter.sample(*total(processes))
-            self._write(node, meter)
+            # Write the record; on a full disk, the next sample writes it
+            path = os.path.join(self.folder, key("", *node))
+            try:
+                os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+                files.write(path, meter.series.document())
+            except OSError:
+                pass
         for node in set(self.meters) - set(nodes):
             self.meters.pop(node).finish()
 
@@ -94,12 +100,3 @@ class RunUsage:
         meter = Meter(folder, env, "", max(0.0, age_s))
         meter.series.about["of"] = "processes"
         return meter
-
-    def _write(self, node: Node, meter: Meter) -> None:
-        """Write the record; on a full disk, the next sample writes it."""
-        path = os.path.join(self.folder, key("", *node))
-        try:
-            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-            files.write(path, meter.series.document())
-        except OSError:
-            pass

@@ -113,7 +113,13 @@ def _adopt(run: str, store: Store, reporter: Reporter) -> Record:
     with run_record.lock_name(run[:-7], reporter.wait):
         record = run_record.Record(run_record.find_runs_folder() / run)
         if record.folder.exists():
-            _refuse_known(record)
+            # The record of a run that was adopted during its apply is not complete, and may be continued.
+            memory = record.read_memory()
+            if memory.deleted or apply.is_made(record.plan, memory):
+                deleted = ", which was destroyed" if memory.deleted else ""
+                raise UsageError(
+                    f"this machine has a record of {record.run}{deleted}", "see runspec list --all"
+                )
         else:
             with run_record.lock_site(reporter.wait, shared=True):
                 record = _put_on_record(run, store)
@@ -121,16 +127,6 @@ def _adopt(run: str, store: Store, reporter: Reporter) -> Record:
     with record.open_journal(reporter.wait) as journal:
         engine.look(record.plan, journal, clients.connect(record)[1])
     return record
-
-
-def _refuse_known(record: Record) -> None:
-    """Raise UsageError if the record of a run is complete here; a run that was adopted during its apply is not."""
-    memory = record.read_memory()
-    if memory.deleted or apply.is_made(record.plan, memory):
-        deleted = ", which was destroyed" if memory.deleted else ""
-        raise UsageError(
-            f"this machine has a record of {record.run}{deleted}", "see runspec list --all"
-        )
 
 
 def _put_on_record(run: str, store: Store) -> Record:

@@ -136,7 +136,13 @@ def enter(run: Run, verb: str, *, node: int | None = None, task: int | None = No
 def demand_access(provider: str, verb: str) -> None:
     """Raise Unavailable if the *provider* does not support the *verb*, with the providers that do."""
     if verb not in _list_entries(registry.load(provider)):
-        raise _make_unsupported_error(verb, provider)
+        able = [
+            name
+            for name in registry.list_installed()
+            if verb in _list_entries(_load_provider(name))
+        ]
+        which = f"providers that support it: {', '.join(able)}"
+        raise Unavailable(f"'{provider}' does not support runspec {verb}", which)
 
 
 def await_shell(
@@ -211,15 +217,6 @@ def _suggest_commands(run: str) -> str:
 
 def _list_entries(provider: object) -> tuple[str, ...]:
     return tuple(provider.enters) if isinstance(provider, SupportsAccessHints) else ()
-
-
-def _make_unsupported_error(verb: str, provider: str) -> Unavailable:
-    """Return the error that *provider* does not support the command *verb*, with the providers that do."""
-    able = [
-        name for name in registry.list_installed() if verb in _list_entries(_load_provider(name))
-    ]
-    which = f"providers that support it: {', '.join(able)}"
-    return Unavailable(f"'{provider}' does not support runspec {verb}", which)
 
 
 def _load_provider(name: str) -> object:

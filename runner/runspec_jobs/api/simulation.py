@@ -98,18 +98,12 @@ def _choose_series(
     read = _read(text, scaling.Scaling)
     if read is None:
         return None
-    series, problems = scaling.choose_series(
-        read, question.series, _find_most_nodes(question, spec)
-    )
-    text.add_problems(problems)
-    return series
-
-
-def _find_most_nodes(question: Question, spec: Spec | None) -> int:
     most: int = max(spec.cluster.nodes.max if spec is not None else 1, question.fixed or 1)
     if most > MOST:
         raise UsageError(f"cannot simulate {most:,} nodes", f"the largest number is {MOST:,}")
-    return most
+    series, problems = scaling.choose_series(read, question.series, most)
+    text.add_problems(problems)
+    return series
 
 
 def _trace_text(path: Path) -> SourceFile:

@@ -28,7 +28,12 @@ def probe(options: DoctorOptions) -> int:
     probing = api.choose(name, ids)
     _announce(name, probing.probes)
     if not options.yes:
-        _ask(name)
+        if not sys.stdin.isatty():
+            what = "cannot ask for confirmation: standard input is not a terminal"
+            raise UsageError(what, f"runspec doctor {name} --probe --yes runs them without asking")
+        print("run them? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise UsageError("not confirmed: no probe was run")
     return _carried_out(name, probing, as_json=options.as_json)
 
 
@@ -50,15 +55,6 @@ def _time(seconds: float) -> str:
 
 def _money(usd: float) -> str:
     return f"{usd:.2f} USD" if usd >= 0.01 or usd == 0 else "<0.01 USD"
-
-
-def _ask(name: str) -> None:
-    if not sys.stdin.isatty():
-        what = "cannot ask for confirmation: standard input is not a terminal"
-        raise UsageError(what, f"runspec doctor {name} --probe --yes runs them without asking")
-    print("run them? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UsageError("not confirmed: no probe was run")
 
 
 def _carried_out(name: str, probing: Probing, *, as_json: bool) -> int:

@@ -22,7 +22,11 @@ OF_SIZES = ("baseline", "price_per_node_hour", "samples")
 
 
 def report(options: ReportOptions) -> int:
-    asked = _asked(options)
+    asked = Asked(
+        _number(options.baseline, "--baseline"),
+        _number(options.price_per_node_hour, "--price-per-node-hour"),
+        _number(options.samples, "--samples"),
+    )
     if options.points is not None:
         _refuse(options, ("run", "spec", *OF_A_RUN), "--points FILE")
         return _sizes(reports.read_sizes(options.points, asked), options)
@@ -49,14 +53,6 @@ def _refuse(options: ReportOptions, names: Sequence[str], what: str) -> None:
         if getattr(options, name):
             given = options.run if name == "run" else f"--{name.replace('_', '-')}"
             raise UsageError(f"{given} cannot be used with {what}", f"remove {given}")
-
-
-def _asked(options: ReportOptions) -> Asked:
-    return Asked(
-        _number(options.baseline, "--baseline"),
-        _number(options.price_per_node_hour, "--price-per-node-hour"),
-        _number(options.samples, "--samples"),
-    )
 
 
 def _number(text: str | None, option: str) -> float | None:

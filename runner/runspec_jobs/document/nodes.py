@@ -195,17 +195,13 @@ def _parse_scalar(text: Text) -> str | int | float | bool | None:
         case "bool":
             return text in ("true", "True", "TRUE")
         case "int":
-            return _parse_number(text)
+            if len(text) > INT_CHARACTERS:
+                return -math.inf if text.startswith("-") else math.inf
+            return int(text, BASES.get(text[:2], 10))
         case "float":
             return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
         case "str":
             return str(text)
-
-
-def _parse_number(text: str) -> int | float:
-    if len(text) > INT_CHARACTERS:
-        return -math.inf if text.startswith("-") else math.inf
-    return int(text, BASES.get(text[:2], 10))
 
 
 def _make_span(value: Value) -> Span:

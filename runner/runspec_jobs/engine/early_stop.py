@@ -90,20 +90,17 @@ class Stopper:
         rest = list_left(self.client.state(self.of.run), len(self.values)) - {winner.number}
         if rest:
             if not self._announced:
-                self._announce(winner)
+                value = winner.measured.value
+                assert value is not None, "BUG: a task without a value has won"
+                reached = f"task {winner.number} has {self.metric.name} {format_number(value)}"
+                self.tell(f"{reached}: stopping the others")
+                self._announced = True
             stop(self.of, self.client, rest, f"task {winner.number} was good enough", self.tell)
 
     def _get_task(self, number: int) -> Task:
         measured: Measured = self.watch.get_measured(number)
         state = self._states.get(number, State.RUNNING)
         return Task(number, self.values[number], str(state), measured)
-
-    def _announce(self, winner: Task) -> None:
-        value = winner.measured.value
-        assert value is not None, "BUG: a task without a value has won"
-        reached = f"task {winner.number} has {self.metric.name} {format_number(value)}"
-        self.tell(f"{reached}: stopping the others")
-        self._announced = True
 
 
 @contextlib.contextmanager

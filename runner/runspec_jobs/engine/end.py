@@ -45,7 +45,12 @@ def destroy(record: Record, reporter: Reporter) -> None:
     try:
         with record.open_journal(reporter.wait) as journal:
             if not journal.memory.deleted:
-                _demand_unneeded(record)
+                other = find_dependent(record)
+                if other is not None:
+                    message = f"{other.run} begins with the saves of {record.run}, and has not saved anything yet"
+                    raise Conflict(
+                        message, f"wait until it has, or end it first: runspec destroy {other.run}"
+                    )
                 if not journal.memory.attempted:
                     rescue.end_unnoted(record, reporter, delete=True)
                 destroy_run(record, journal, reporter)
@@ -55,15 +60,6 @@ def destroy(record: Record, reporter: Reporter) -> None:
         rescue.destroy(record, exc, reporter)
     if of_size := OF_SIZE.fullmatch(record.name):
         forget_group(of_size[1])
-
-
-def _demand_unneeded(record: Record) -> None:
-    other = find_dependent(record)
-    if other is not None:
-        message = (
-            f"{other.run} begins with the saves of {record.run}, and has not saved anything yet"
-        )
-        raise Conflict(message, f"wait until it has, or end it first: runspec destroy {other.run}")
 
 
 def forget(record: Record, reporter: Reporter) -> list[str]:

@@ -13,7 +13,6 @@ from runspec_jobs.load import registry
 from runspec_jobs.plan import model
 from runspec_jobs.provider import Provider, State, Status, SupportsEndById
 from runspec_jobs.state import atomic_io
-from runspec_jobs.state.journal import Journal
 from runspec_jobs.state.run_record import Record
 
 
@@ -52,7 +51,10 @@ def forget(record: Record, reporter: Reporter) -> None:
     """Note in a damaged record that the run was destroyed; remove the record if that cannot be written."""
     try:
         with record.open_journal(reporter.wait) as journal:
-            _note_destroyed(journal)
+            if journal.memory.want != "destroy":
+                journal.add("want", want="destroy")
+            if not journal.memory.deleted:
+                journal.add("deleted")
     except RunspecError:
         with atomic_io.translate_os_errors(record.folder, "remove"):
             shutil.rmtree(record.folder)
@@ -121,10 +123,3 @@ def _list_strings(value: Any) -> Iterator[str]:
     elif isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _list_strings(item)
-
-
-def _note_destroyed(journal: Journal) -> None:
-    if journal.memory.want != "destroy":
-        journal.add("want", want="destroy")
-    if not journal.memory.deleted:
-        journal.add("deleted")

@@ -52,7 +52,8 @@ def make_full_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
     for name, model in options.items():
         schema = model.model_json_schema(ref_template=LOCATION + "{model}")
         definitions |= schema.pop("$defs", {})
-        providers[name] = _block(schema)
+        schema.pop("title", None)
+        providers[name] = schema
     spec_schema["properties"]["providers"] = {
         "type": "object",
         "description": spec_schema["properties"]["providers"]["description"],
@@ -92,11 +93,6 @@ def _find_referred(value: Any, definitions: Mapping[str, Any]) -> set[str]:
                 names.add(name)
                 waiting.append(definitions[name])
     return names
-
-
-def _block(schema: dict[str, Any]) -> dict[str, Any]:
-    schema.pop("title", None)
-    return schema
 
 
 def _clean(value: Any) -> Any:

@@ -117,15 +117,13 @@ def elastic_changes(
     *names* returns the names in a folder of the run, *read* the contents of paths below the run.
     """
     contents: list[tuple[int, bytes]] = []
-    for task in range(_count_tasks(record) if record.get("elastic") else 0):
+    for task in range(
+        math.prod(len(values) for _, values in record["sweep"]) if record.get("elastic") else 0
+    ):
         folder = f"elastic/{task}/changes/"
         paths = [f"{folder}{name}" for name in sorted(names(folder))[-CHANGES:]]
         contents += ((task, content) for content in read(paths) if content is not None)
     return changes_of(contents)
-
-
-def _count_tasks(record: Record) -> int:
-    return math.prod(len(values) for _, values in record["sweep"])
 
 
 def elastic_status(end: tuple[int, str], nodes: tuple[NodeStatus, ...]) -> Status:

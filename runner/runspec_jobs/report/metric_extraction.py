@@ -99,7 +99,12 @@ def measure_file(metric: Metric, text: str) -> Measured:
         case ".jsonl":
             return _measure_json(metric, text.splitlines())
         case ".csv":
-            return _measure_csv(metric, text)
+            try:
+                rows = list(csv.DictReader(io.StringIO(text)))
+            except csv.Error:
+                return Measured(None, f"{metric.file} is not CSV")
+            named = [row[metric.column] for row in rows if row.get(metric.column)]
+            return _choose_number(metric, named, f"{metric.file} has no column '{metric.column}'")
         case _:
             return measure_text(metric, text.splitlines())
 
@@ -127,15 +132,6 @@ def _get_values(value: Any, key: str) -> list[Any]:
         else:
             return []
     return value if isinstance(value, list) else [value]
-
-
-def _measure_csv(metric: Metric, text: str) -> Measured:
-    try:
-        rows = list(csv.DictReader(io.StringIO(text)))
-    except csv.Error:
-        return Measured(None, f"{metric.file} is not CSV")
-    named = [row[metric.column] for row in rows if row.get(metric.column)]
-    return _choose_number(metric, named, f"{metric.file} has no column '{metric.column}'")
 
 
 def _choose_number(metric: Metric, values: Sequence[Any], nothing: str) -> Measured:

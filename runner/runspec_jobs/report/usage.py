@@ -144,11 +144,6 @@ def find_most_disk(used: Used) -> int:
     return max((point.disk_bytes for node in used.nodes for point in node.points), default=0)
 
 
-def _count_most_gpus(used: Used) -> int:
-    """Return how many GPUs of a node worked, or had more in their memory than an idle one."""
-    return max(len(_list_busy_gpus(node)) for node in used.nodes)
-
-
 def _list_busy_gpus(node: NodeUsage) -> set[int]:
     return {
         number
@@ -203,7 +198,7 @@ def _advise_disk(used: Used) -> Iterator[Advice]:
 
 
 def _advise_gpus(used: Used) -> Iterator[Advice]:
-    asked, most = used.asked.gpus, _count_most_gpus(used)
+    asked, most = used.asked.gpus, max(len(_list_busy_gpus(node)) for node in used.nodes)
     # A node without samples may have used all of its GPUs.
     if not asked or most >= asked or not all(map(_has_sampled_gpus, used.nodes)):
         return

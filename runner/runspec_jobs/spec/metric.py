@@ -74,9 +74,6 @@ class Metric(Model):
         """The suffix of the file if it is one that needs neither pattern nor reader, or None."""
         return next((end for end in TABLES if (self.file or "").lower().endswith(end)), None)
 
-    def is_better(self, first: float, other: float) -> bool:
-        return first > other if self.goal == "max" else first < other
-
 
 class Scaling(Model):
     """The sizes that the job is run at, one run each, and what the figures describe."""

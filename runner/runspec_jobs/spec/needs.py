@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -100,10 +100,3 @@ Needs = Annotated[
         }
     ),
 ]
-
-
-def mounted_outputs(sources: Mapping[str, str]) -> Iterator[tuple[str, RunOutput]]:
-    """Yield the name of each mount whose source, in *sources*, is an output of a run, with that output."""
-    for name, source in sources.items():
-        if (output := run_output(source)) is not None:
-            yield name, output

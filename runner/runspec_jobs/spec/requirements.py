@@ -152,15 +152,11 @@ def _find_problem(line: str) -> tuple[str, str | None] | None:
         return "variables are not expanded", "write the value, unless it is a secret"
     if PASSWORD.search(line):
         return "the URL contains a password", "set UV_INDEX or use a netrc file"
-    if _is_local(bare):
-        return f"'{bare}' is a file or folder of this machine", OPTIONS["-e"]
-    return None if URL.match(bare) else _explain_unnamed(bare)
-
-
-def _is_local(bare: str) -> bool:
     match = TARGET.match(bare)
     target = match["target"] if match else bare
-    return bool(LOCAL.match(target)) and (not URL.match(target) or target.startswith("file:"))
+    if bool(LOCAL.match(target)) and (not URL.match(target) or target.startswith("file:")):
+        return f"'{bare}' is a file or folder of this machine", OPTIONS["-e"]
+    return None if URL.match(bare) else _explain_unnamed(bare)
 
 
 def _explain_unnamed(bare: str) -> tuple[str, str | None] | None:

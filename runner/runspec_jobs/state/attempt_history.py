@@ -100,7 +100,9 @@ def keep(journal: Journal, status: Status, seen_s: float) -> None:
     new = [span for span in spans if _drop_time(before.get(span[:3])) != _drop_time(span)]
     if new:
         journal.add("attempts", attempts=spent.write_spans(new), **_sum(journal, spans))
-    elif any(_is_seen_again(before[span[:3]], span) for span in spans):
+    elif any(
+        ((span.seen_s or 0) - (before[span[:3]].seen_s or 0) >= SEEN_EVERY_S) for span in spans
+    ):
         journal.add("seen")
 
 
@@ -219,7 +221,3 @@ def _judge_afterwards(span: Span, node: NodeStatus | None, status: Status) -> Ou
 def _drop_time(span: Span | None) -> Span | None:
     """Return *span* without the time at which it was seen."""
     return None if span is None else span._replace(seen_s=None)
-
-
-def _is_seen_again(before: Span, now: Span) -> bool:
-    return (now.seen_s or 0) - (before.seen_s or 0) >= SEEN_EVERY_S

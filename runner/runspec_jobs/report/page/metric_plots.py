@@ -103,16 +103,14 @@ def draw_by_parameters(metric: Metric, ranking: Sequence[Placed]) -> list[str]:
     """Return a plot of the metric by each parameter that has several values, all of them numbers."""
     known = [p for p in ranking if p.task.measured.value is not None]
     ranges = {
-        name: at for name in _list_names(known) if (at := _get_values(name, known)) is not None
+        name: at
+        for name in (list(known[0].task.values) if known else [])
+        if (at := _get_values(name, known)) is not None
     }
     most = max(100, DOTS // max(1, len(ranges)))
     some = [known[i] for i in choose_evenly(len(known), most)]
     drawn = [_draw_by(metric, name, at, some) for name, at in list(ranges.items())[:FIGURES]]
     return [plot for plot in drawn if plot]
-
-
-def _list_names(ranking: Sequence[Placed]) -> Sequence[str]:
-    return list(ranking[0].task.values) if ranking else []
 
 
 def _get_values(name: str, ranking: Sequence[Placed]) -> Mapping[int, float] | None:

@@ -224,19 +224,15 @@ def _draw_nodes(changes: Sequence[MembershipChange]) -> str:
             (change.at - zero, float(change.nodes)) for change in changes if change.task == task
         ]
         name = f"task {task}" if len(tasks) > 1 else "nodes"
-        lines.append(Line(name, _make_stairs(sizes, across.high), f"line{number}"))
+        stairs: list[Spot] = []
+        for x, y in sorted(sizes):
+            if stairs:
+                # The number of nodes stays the same until it changes: a slope would show nodes that never were.
+                stairs.append((x, stairs[-1][1]))
+            stairs.append((x, y))
+        lines.append(Line(name, (*stairs, (across.high, stairs[-1][1])), f"line{number}"))
     desc = "the table above has the same numbers"
     return draw_plot("Nodes over time", across, up, lines, desc, svg.WHOLE)
-
-
-def _make_stairs(spots: Sequence[Spot], end: float) -> tuple[Spot, ...]:
-    stairs: list[Spot] = []
-    for x, y in sorted(spots):
-        if stairs:
-            # The number of nodes stays the same until it changes: a slope would show nodes that never were.
-            stairs.append((x, stairs[-1][1]))
-        stairs.append((x, y))
-    return (*stairs, (end, stairs[-1][1]))
 
 
 # What it cost, and what it was

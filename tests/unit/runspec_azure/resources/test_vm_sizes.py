@@ -90,25 +90,6 @@ def test_a_name_has_no_case_and_says_when_its_series_leaves(
     assert (machine.retired, machine.leaves) == (retired, leaves)
 
 
-@pytest.mark.parametrize(
-    ("name", "has"),
-    [
-        ("Standard_HB120rs_v3", True),
-        ("Standard_HB176-24rs_v4", True),
-        ("Standard_ND96isr_H100_v5", True),
-        ("Standard_NC24r", True),
-        ("Standard_NC24ads_A100_v4", False),
-        ("Standard_NC6", False),
-        ("Standard_D2ds_v5", False),
-    ],
-)
-def test_the_name_says_whether_there_is_infiniband(name: str, has: bool) -> None:
-    machine = known(name)
-
-    assert machine is not None
-    assert machine.rdma is has
-
-
 def test_every_machine_is_there_once() -> None:
     there = [m.name.lower() for m in machines()]
 
