@@ -90,7 +90,9 @@ class Decision:
     """Where and how a job runs."""
 
     shape: JobShape
-    environments: tuple[str, ...]  # their kinds, in the order in which the queue tries them
+    environments: tuple[
+        str, ...
+    ]  # the kinds of the environments, in the order in which the queue tries them
     node: NodeRequest
     machine: MachineRequest  # what a node requests of its machine
     candidates: tuple[ChosenMachine, ...]  # by the rule; none if the profile names types or a queue
@@ -102,8 +104,8 @@ class Decision:
     max_vcpus: int  # what each environment may run at once
     disk_gib: int | None  # None for the default of the service
     placement: bool  # whether the machines must be close to each other
-    attempts: int  # those after preemptions included
-    program_attempts: int  # those of a program that fails
+    attempts: int  # the attempts after preemptions included
+    program_attempts: int  # the attempts of a program that fails
     on_spot: bool  # whether machines may be reclaimed
     shared: Mapping[str, bool]  # name of a shared file system: whether the job only reads it
 

@@ -160,6 +160,7 @@ def _groups(session: Session, options: AwsOptions) -> Iterator[Finding]:
 
 
 def _to_itself(group: Mapping[str, Any], key: str) -> bool:
+    # A rule for TCP alone is not enough: EFA is another protocol, and MPI chooses its ports freely.
     rules = [rule for rule in group.get(key, ()) if rule["IpProtocol"] == ALL_TRAFFIC]
     pairs = [pair for rule in rules for pair in rule.get("UserIdGroupPairs", ())]
     return any(pair.get("GroupId") == group["GroupId"] for pair in pairs)
@@ -187,11 +188,13 @@ def _offered(session: Session, options: AwsOptions, zones: list[str]) -> Iterato
         yield finding
         return
     offers = {(offer["InstanceType"], offer["Location"]) for offer in offered}
+    # Any type may be chosen then: what matters is which GPUs can be had at all.
     if not options.instance_types:
         yield _gpus_offered({name for name, _ in offers}, zones)
         return
     wanted = options.instance_types
     nowhere = [name for name in wanted if not any((name, zone) in offers for zone in zones)]
+    # A type that one zone lacks is no mistake, but jobs wait longer for it.
     some = [name for name in wanted if name not in nowhere]
     some = [name for name in some if any((name, zone) not in offers for zone in zones)]
     where = ", ".join(zones)
@@ -228,6 +231,7 @@ def _file_systems(session: Session, options: AwsOptions, vpc: str | None) -> Ite
             "set an existing file system in the profile",
         )
         wrong = None if answer is None else _wrong(name, wanted, answer, vpc)
+        # That the file system exists is worth no line of its own once something about it is wrong.
         yield wrong or finding
 
 

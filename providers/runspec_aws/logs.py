@@ -160,7 +160,7 @@ class CloudStream:
                     **where, startFromHead=True, **params
                 )
         except RemoteError as exc:
-            if code_of(exc) in ABSENT:  # the job has not printed anything yet
+            if code_of(exc) in ABSENT:  # the stream does not exist before the job prints
                 return b"", token
             raise
         events: Sequence[Mapping[str, Any]] = got(answer, "events")

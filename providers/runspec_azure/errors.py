@@ -27,7 +27,9 @@ class Hints(NamedTuple):
 BATCH = Hints(LOGIN, RIGHTS)
 SIGNATURE = re.compile(r"(sig|se|sp|skoid|sktid)=[^&\s\"'<>]+")
 PAGE = re.compile(r":?\s*<.*")  # the page of a proxy, which obstore repeats
-HTML = re.compile(r":?\s*<(!doctype|html|\?xml)\b.*", re.IGNORECASE)  # the storage SDK repeats it
+HTML = re.compile(
+    r":?\s*<(!doctype|html|\?xml)\b.*", re.IGNORECASE
+)  # the storage SDK repeats the page of an error
 # https://learn.microsoft.com/en-us/rest/api/storageservices/common-rest-api-error-codes
 DENIED = frozenset(
     "AuthenticationFailed InvalidAuthenticationInfo AuthorizationFailure "

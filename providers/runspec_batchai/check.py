@@ -44,6 +44,7 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _places(spec, options)
     yield from _kept(decision, spec)
     yield from literal_paths(spec, "in a job of Batch AI, which has mounts and outputs elsewhere")
+    # `validate` has no facts of this machine: what needs them is checked by `plan` and `apply`.
     if facts.complete:
         yield from _profile(decision, spec)
         yield from _mounts(spec, options)
@@ -93,6 +94,7 @@ def _cluster(decision: Decision, spec: Spec) -> Iterator[Problem]:
             if getattr(cluster, key) is not None:
                 what = "ignored: the profile's cluster decides this"
                 yield Problem(("cluster", key), what, severity="note")
+        # The limit is the number of nodes of a cluster that runspec makes, and this one was made by others.
         if spec.max_parallel:
             what = "the profile's cluster limits how many tasks run at once"
             hint = "remove max_parallel, or remove cluster from the profile"
@@ -106,6 +108,7 @@ def _machine(decision: Decision) -> Iterator[Problem]:
     size = resources.known(vm_size)
     if vm_size:
         key = resources.lacking(request, size) if size else ""
+        # A size that is in no table may be large enough; without a request for GPUs, it needs none.
         if size and key and not (key == "gpus" and not request.gpus):
             what = f"vm_size: {vm_size} in the profile has less than this"
             yield Problem(
@@ -116,6 +119,7 @@ def _machine(decision: Decision) -> Iterator[Problem]:
     if kind and kind.upper() not in kinds:
         hint = did_you_mean(kind, kinds) or f"choose one of: {', '.join(kinds)}"
         yield Problem(("cluster", "gpu_type"), f"no machine of Batch AI had the GPU '{kind}'", hint)
+    # No size of the retired service is large enough: the hint names the one that comes nearest.
     elif decision.machine is None:
         short = machine_shortfall(request, resources.sizes(), kind="machine of Batch AI")
         named = f": {short.machine.name}" if short.machine else ""
@@ -174,10 +178,12 @@ def _program(decision: Decision, spec: Spec) -> Iterator[Problem]:
             yield Problem(where, what, hint)
         else:
             yield from _script(spec, name, where, options)
+    # The default of 1 is no request: only a number that the user wrote can be wrong here.
     given = "processes_per_node" in spec.model_fields_set
     if given and not kind.counted and spec.processes_per_node > 1:
         what = f"the toolkit {name} decides the number of processes itself"
         yield Problem(("processes_per_node",), what, f"remove it, or {AWAY}", at="key")
+    # The toolkit was derived from several nodes, not chosen by the user, who may not want mpirun.
     if spec.launch is Launch.NONE and options.toolkit is None and name == "custom-mpi":
         what = "Batch AI starts a command on every node only with mpirun"
         hint = "set launch: mpi, or toolkit: custom-mpi (once on each node), or toolkit: custom (first node only)"

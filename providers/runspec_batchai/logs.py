@@ -181,7 +181,7 @@ class FileStream:
         self.task, self.rank = task, rank
         self.over = False
         self._url, self._since = "", 0.0
-        self._failed = 0  # how many reads in a row got no answer
+        self._failed = 0  # the number of reads in a row without an answer
 
     def know(self, file: Found) -> None:
         if not self._url or self._is_old():

@@ -112,7 +112,7 @@ def lacking(request: MachineRequest, size: Machine) -> str:
 
 QUOTA_HINT = "use fewer nodes or a smaller machine, or request a quota increase"
 CLUSTER_QUOTA = "Clusters"
-QUOTA_KINDS = ("Dedicated", "LowPriority")  # as usages name them
+QUOTA_KINDS = ("Dedicated", "LowPriority")  # the names of the two quotas in the list of usages
 
 
 def whole_quota(kind: str) -> str:

@@ -335,7 +335,7 @@ class LocalClient:
             try:
                 who = status.supervisor(folder)
             except RunspecError:
-                continue  # its state is unknown; that must not hinder a new run
+                continue  # the state of that run is unknown, which must not prevent a new run
             if who is None or folder.name == run or process.alive(who):
                 continue
             if events.last(events.read(folder / "events.jsonl"), "end") is None:
@@ -389,7 +389,7 @@ class LocalClient:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         try:
             lock = os.open(folder / "supervisor.lock", flags, 0o600)
-        except (IsADirectoryError, PermissionError):  # it is damaged
+        except (IsADirectoryError, PermissionError):  # the record is damaged
             self._await_supervisor(None, folder)
             yield
             return

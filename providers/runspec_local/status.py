@@ -137,7 +137,9 @@ def _nodes(noted: list[events.Event]) -> Iterator[NodeStatus]:
         code, why = last.get("exit_code"), last["reason"] if last["state"] == "waiting" else ""
         now_s = began_s.get(last["attempt"]) if last["state"] == "running" else None
         state = State(last["state"])
-        if lost := unsaved.get((task, rank)):  # a program that succeeded without them has not
+        if lost := unsaved.get(
+            (task, rank)
+        ):  # a program has not succeeded if its outputs could not be saved
             state = State.FAILED if state is State.SUCCEEDED else state
             why = "; ".join(filter(None, (over[-1].reason if over else "", *lost)))
         yield NodeStatus(task, rank, last["attempt"], state, why, code, over, now_s)

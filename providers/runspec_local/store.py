@@ -62,7 +62,7 @@ def _fresh(path: Path) -> Iterator[Path]:
             except OSError as exc:
                 if exc.errno not in file_lock.NO_LOCKS:
                     raise  # where folders cannot be locked, no other process can lock and remove it either
-            if fresh.exists():  # and it was not removed before it was locked
+            if fresh.exists():  # the folder was not removed before it was locked
                 yield fresh
                 return
 

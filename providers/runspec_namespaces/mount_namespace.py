@@ -57,7 +57,7 @@ KERNEL = (
     "/proc/irq",
     "/proc/bus",
     "/proc/fs",
-)  # as Docker has it
+)  # the same devices as in a container of Docker
 
 
 class Confinement(NamedTuple):
@@ -103,7 +103,7 @@ def _is_free(top: str) -> bool:
     """Return whether another folder at *top* would hide nothing of this machine."""
     try:
         return not os.path.lexists(top) or not os.listdir(top)
-    except OSError:  # it cannot be read, or is no folder
+    except OSError:  # the path cannot be read, or is no folder
         return False
 
 
@@ -163,7 +163,9 @@ def enter(
         if entry.is_symlink():
             with contextlib.suppress(FileExistsError):
                 os.symlink(os.readlink(entry.path), f"/{entry.name}")
-        elif root is not None and _is_free(entry.path):  # what is made in it stays with the root
+        elif root is not None and _is_free(
+            entry.path
+        ):  # files made in this folder stay with the root
             os.makedirs(f"/{entry.name}", exist_ok=True)
         else:
             _bind(entry.path, f"/{entry.name}")
@@ -288,7 +290,7 @@ def _cover(path: str, kept: str) -> None:
     try:
         call_mount("overlay", path, MS_NOSUID | MS_NODEV, kind="overlay", data=",".join(options))
     except OSError:
-        if not os.path.samefile(layers[0], path):  # it lies in a private folder
+        if not os.path.samefile(layers[0], path):  # the path lies in a private folder
             _bind(layers[0], path)
             _forbid_writes(path)
         return

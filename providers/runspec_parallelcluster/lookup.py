@@ -66,6 +66,7 @@ class Clusters:
         except StopFirst:
             if not params.get("stopFleet"):
                 raise
+            # Stopping ends the jobs of everyone on the cluster, so only a plan that shows stopFleet may do it.
             self._stop(name)
             self.cli.run("update-cluster", name, configuration=wanted)
         self._wait(name)
@@ -103,6 +104,7 @@ class Clusters:
     def delete(self, name: str) -> None:
         """Delete the cluster and wait until it does not exist; a missing cluster is no error."""
         try:
+            # A deletion that is under way needs no second request: only its end is awaited.
             if self.describe(name) is not None:
                 self.cli.run("delete-cluster", name)
         except NotThere:
@@ -133,6 +135,7 @@ class Clusters:
         if TAG not in tags:
             hint = "set option cluster to another name, or set manage: false to use this cluster as it is"
             raise Conflict(f"there is a cluster '{name}' that runspec did not make", hint)
+        # A tag of the cluster holds a digest of the configuration with which it was made.
         same = is_same(tags, step.do.params["clusterConfiguration"])
         return {"cluster": name} if same or step.do.operation == "create_cluster" else None
 
@@ -153,6 +156,7 @@ class Clusters:
         if cluster is None:
             raise RemoteError(f"{name} does not exist any more", "run apply again, which makes it")
         status, fleet = str(cluster.get("clusterStatus")), cluster.get("computeFleetStatus")
+        # After a failed update, the service has restored the cluster as it was: creating it did succeed.
         if status in BROKEN and not (
             status == "UPDATE_FAILED" and request.operation == "create_cluster"
         ):
@@ -160,6 +164,7 @@ class Clusters:
         if status not in (*DONE, "UPDATE_FAILED"):
             self.tell(f"{name}: {status.lower().replace('_', ' ')}")
             return False
+        # The service leaves the machines stopped after an update, and jobs would wait for ever.
         if request.params.get("stopFleet") and fleet in (STOPPED, *STOPPING):
             if fleet == STOPPED:
                 self.cli.run("update-compute-fleet", name, "--status", "START_REQUESTED")
@@ -168,6 +173,7 @@ class Clusters:
 
 
 def address_of(cluster: Mapping[str, Any]) -> str | None:
+    # In a private subnet the head node has no public address, and is reached over a VPN or a jump host.
     head = cluster.get("headNode") or {}
     return head.get("publicIpAddress") or head.get("privateIpAddress")
 

@@ -29,7 +29,7 @@ from runspec_parallelcluster.options import ParallelClusterOptions, Storage
 from runspec_parallelcluster.resources import known, runs_on, usable_gib
 
 GONE = "until `runspec destroy --shared`"
-NO_QUEUE = "no queue of the cluster takes the job"  # `check` refuses it
+NO_QUEUE = "no queue of the cluster takes the job"  # `check` refuses such a job
 NO_MACHINE = "no machine of the catalogue is large enough"
 
 

@@ -83,14 +83,14 @@ class Decision:
     options: SlurmOptions
     arrays: Arrays
     nodes: int  # of each task
-    least_nodes: int  # those that the job waits for
+    least_nodes: int  # the nodes that the job waits for before it begins
     elastic: bool
     known: Mapping[str, Partition]  # all partitions of the cluster, if they are known
     requested: tuple[str, ...]  # the partitions of the job; none for the cluster's default
-    partitions: tuple[Partition, ...]  # those of the job that are known
+    partitions: tuple[Partition, ...]  # the partitions of the job, as far as they are known
     cpus: int  # of a node, as are the next four
     gpus: int
-    gpu_type: str | None  # as the cluster calls it
+    gpu_type: str | None  # the name of the GPU on the cluster
     memory: str | None  # as sbatch writes it; None if it is not requested
     disk: str | None
     one_switch: bool  # whether the nodes must be connected to the same switch

@@ -59,6 +59,7 @@ def examine(options: SlurmOptions) -> Iterator[Finding]:
     if done is None:
         yield said
         return
+    # Without the commands of Slurm, all checks below would fail for the same reason.
     if missing := done.out.decode().split():
         what = f"{connection.where} has no {', '.join(missing)}"
         hint = "set option host to a login node of the cluster" if options.host is None else None
@@ -110,8 +111,10 @@ def examine_workspace(connection: Transport, options: SlurmOptions) -> Iterator[
         what, hint = WORKSPACE.get(done.code, WORKSPACE[1])
         yield Finding(f"{name} {what}", False, hint)
     else:
+        # A system without GNU stat prints nothing for the mode and the type, which are then not checked.
         mode, owner, user, kind = [*done.out.decode().split(), "", "", "", ""][:4]
         yield Finding(f"{name} is writable", True)
+        # Logs and the settings of jobs are in the workspace, and may be nobody else's business.
         if owner != user or not mode.endswith("00"):
             hint = f"chmod 700 {options.workspace}"
             yield Finding(f"other users can access {name} (mode {mode})", False, hint)
@@ -127,6 +130,7 @@ def _partitions(facts: Mapping[str, Any], options: SlurmOptions) -> Iterator[Fin
             "the cluster lists no partition", False, "check with sinfo -s that you may use it"
         )
         return
+    # sbatch without a partition takes the default one, and a cluster need not have one.
     default = [name for name, partition in there.items() if partition["default"]]
     wanted = [options.partition] if options.partition else default
     if not wanted:

@@ -107,7 +107,7 @@ def kept(arguments: Iterable[str]) -> Iterator[str]:
         if name not in NAMING and not short:
             yield word
         elif word in SHORT or (name in NAMING and not equals):
-            next(rest, None)  # its value
+            next(rest, None)  # the value of that option
 
 
 def shared(folder: Path, name: str) -> str:

@@ -90,7 +90,7 @@ def _error(code: str, number: int) -> dict[str, Any]:
 
 
 Cloud = Literal["public", "usgovernment", "china"]
-STORAGE = "https://storage.azure.com"  # in all of them
+STORAGE = "https://storage.azure.com"  # the same address in all clouds
 
 
 class Audiences(NamedTuple):

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-INHERITED = (  # none of it is a secret
+INHERITED = (  # none of these variables is a secret
     "PATH LANG LC_ALL TZ SSL_CERT_FILE SSL_CERT_DIR PIP_CERT UV_SYSTEM_CERTS HTTP_PROXY HTTPS_PROXY "
     "NO_PROXY http_proxy https_proxy no_proxy"
 ).split()
@@ -29,7 +29,7 @@ def marked(mark: str) -> Iterator[int]:
             try:
                 if sought in (entry / "environ").read_bytes():
                     yield int(entry.name)
-            except OSError:  # it has ended, or belongs to somebody else
+            except OSError:  # the process has ended, or belongs to another user
                 continue
 
 

@@ -14,7 +14,7 @@ from runspec_emulators.slurm.conf import Partition, Shape
 
 QUEUES = ("main", "spot")
 BAD = ("down", "drain", "fail")
-AWAY = "idle~"  # as sinfo says it of a node that may be started
+AWAY = "idle~"  # the state that sinfo shows for a node that may be started
 # https://slurm.schedmd.com/power_save.html
 SETTINGS: Mapping[str, str | int] = {
     "PrivateData": "cloud",  # nodes that are away are shown all the same
@@ -78,7 +78,7 @@ class Cloud(Cluster):
         self._mend_controller()
         names = self._give()
         bad = (name for name, state in self.states().items() if state.startswith(BAD))
-        for name in names.union(bad):  # each one once
+        for name in names.union(bad):  # each node once, even if two reasons name it
             self._take_away(name)
         if cancel:
             self.cancel()

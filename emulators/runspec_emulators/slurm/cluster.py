@@ -25,10 +25,10 @@ from runspec_emulators.slurm import conf
 from runspec_emulators.slurm.conf import Machine, Node, Partition, Places, Shape
 from runspec_emulators.slurm.daemons import LOOK_S, MARK, Daemons, Failed, tail
 
-UP_S = 60.0  # on a busy machine; it takes 2
+UP_S = 60.0  # the timeout on a busy machine; usually it takes 2 s
 RUN_S = 90.0  # what waits for a node may wait for its whole ResumeTimeout first
 PORTS = range(12000, 30000)  # below those that the system gives to whoever connects
-PROGRAMS = {  # and the packages of Debian that have them
+PROGRAMS = {  # each program, and the package of Debian that has it
     "slurmctld": "slurmctld",
     "slurmd": "slurmd",
     "sinfo": "slurm-client",

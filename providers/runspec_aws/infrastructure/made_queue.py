@@ -135,7 +135,7 @@ def _check_sizes(decision: Decision) -> Iterator[Problem]:
     """Yield the problem of a job that stays RUNNABLE, as no machine holds a node or those that do have another GPU."""
     names, gpu = decision.instance_types, decision.machine.gpu_type
     if not all(find_machines(name) for name in names):
-        return  # it is not known how large all of them are
+        return  # the sizes of some instance types are unknown
     machines = [m for name in names for m in find_holding(name, decision.node)]
     if not machines and not decision.shape.alone:  # otherwise, the first type was checked
         message = f"no type of instance_types holds a node: {decision.node.shown}"

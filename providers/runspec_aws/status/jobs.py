@@ -102,7 +102,7 @@ class Jobs:
         except RemoteError:
             if described(self.session, QUEUE, record["queue"]) is not None:
                 raise
-            return []  # its jobs were deleted with the queue
+            return []  # the jobs were deleted with the queue
         return sorted(jobs, key=lambda job: (job.get("createdAt", 0), job["jobId"]))
 
     def _named(self, queue: str, name: str) -> Iterator[Job]:

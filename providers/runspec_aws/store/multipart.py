@@ -20,8 +20,8 @@ from runspec_jobs.provider import Conflict, NoAnswer, RunspecError
 from runspec_jobs.provider.streams.object_streams import HashedPart
 
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
-LEAST_BYTES = 5 << 20  # of every part but the last one
-PARTS = 10_000  # the most of one upload
+LEAST_BYTES = 5 << 20  # the least bytes of every part but the last one
+PARTS = 10_000  # the most parts of one upload
 AT_ONCE = 8  # parts that are uploaded at once, each of which is in memory
 Content = bytes | bytearray
 Where = Mapping[str, str]

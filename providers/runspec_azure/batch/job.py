@@ -18,7 +18,7 @@ from runspec_jobs.provider import Scope, Spec, Step
 
 # https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/create-task-collection
 AT_ONCE = 100
-RETENTION = "P7D"  # of the files of a task, if its node still exists
+RETENTION = "P7D"  # how long the files of a task are kept, if its node still exists
 CANCELLED = "cancelled by runspec"
 AGENT_FILE = "inside.pyz"
 

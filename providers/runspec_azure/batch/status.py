@@ -44,7 +44,7 @@ STATES = {
     "active": State.WAITING,
     "preparing": State.WAITING,
     "running": State.RUNNING,
-    "completed": State.SUCCEEDED,  # or failed: its result says which
+    "completed": State.SUCCEEDED,  # or failed: the result of the task tells which
 }
 Found = Mapping[str, Any]
 Answered = TypeVar("Answered")
@@ -270,7 +270,7 @@ class Tasks:
         try:
             self.session.make("Task_Terminate", {"jobId": run, "taskId": task}, None)
         except RemoteError as exc:
-            if status_of(exc) not in (404, 409):  # it has ended in the meantime
+            if status_of(exc) not in (404, 409):  # the task has ended in the meantime
                 raise
 
     def _going(self, run: str, record: Found, tasks: Sequence[Found]) -> Status:

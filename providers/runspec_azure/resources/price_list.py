@@ -97,7 +97,10 @@ def read(region: str | None, fetch: Get = get) -> ListedPrices:
         return ListedPrices(
             _prices(items, spot=False), spot, LIST, services=_services(region, fetch)
         )
-    except (OSError, http.client.HTTPException) as exc:  # those of requests are OSErrors
+    except (
+        OSError,
+        http.client.HTTPException,
+    ) as exc:  # errors of the requests library are OSErrors
         raise RemoteError(f"{LIST} cannot be read: {exc}", "try again later") from exc
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         message = f"the answer of {LIST} cannot be read: {type(exc).__name__}: {exc}"

@@ -31,7 +31,7 @@ from runspec_jobs.provider.machines import (
     service_price,
 )
 
-READ = "2026-11-21"  # sizes that leave on or before that day are retired
+READ = "2026-11-21"  # sizes whose last day is this one or earlier count as retired
 GIB = 1 << 30
 # The day on which a family is retired, by `family_key`.
 LEAVES = {

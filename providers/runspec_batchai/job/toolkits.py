@@ -24,7 +24,7 @@ class Kind(NamedTuple):
     key: str
     arguments: str
     scripted: bool = True
-    counted: bool = True  # it has processCount
+    counted: bool = True  # the toolkit has the setting processCount
     more: tuple[str, ...] = ()
 
 

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-KEPT = ".pycache"  # of an environment: shared by all runs that use it
+KEPT = ".pycache"  # the bytecode of an environment, shared by all runs that use it
 
 
 def variables(made: str | None, folder: Path) -> dict[str, str]:

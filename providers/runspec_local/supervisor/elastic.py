@@ -79,5 +79,5 @@ def end_rest(run: str, index: str) -> None:
         try:
             if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                 os.kill(pid, signal.SIGKILL)
-        except OSError:  # it has already ended
+        except OSError:  # the process has already ended
             continue

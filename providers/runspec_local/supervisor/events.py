@@ -87,7 +87,9 @@ class LogTimes:
     """Notes the lengths of the logs that are watched."""
 
     def __init__(self) -> None:
-        self._lengths: dict[Path, int] = {}  # as they were noted last, also of earlier attempts
+        self._lengths: dict[
+            Path, int
+        ] = {}  # the lengths that were noted last, also of earlier attempts
         self._watched: set[Path] = set()
         self._next_s = 0.0
         self._looked_s = time.time()

@@ -380,7 +380,7 @@ def _copy(source: Path, target: Path, read_only: bool) -> None:
 
     try:
         shutil.copytree(source, fresh)
-    except shutil.Error as exc:  # a list of errors; the first one is enough
+    except shutil.Error as exc:  # the exception holds a list of errors, and the first one is enough
         raise errors.of_copy(exc.args[0][0][2], target) from exc
     _set_modes(fresh, read_only)
     os.rename(fresh, target)

@@ -31,10 +31,10 @@ class Saver:
         self.node = node
         self.output = output
         self.saved: bool | None = None  # whether all was saved; None: not decided yet
-        self.why = ""  # the reason why not, if it is known
+        self.why = ""  # why nothing was saved, if that is known
         self._watch = watch
         self._forget = forget
-        self._again = True  # whether it may be tried once more
+        self._again = True  # whether the save may be tried once more
         self._every = ("--every", str(output["sync_s"])) if output["sync_s"] else ()
         self._anew = ANEW
         self._child = self._start(*self._every) if self._every else None

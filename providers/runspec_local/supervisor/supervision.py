@@ -60,7 +60,7 @@ class Supervisor:
         self.unsaved: list[str] = []  # messages about outputs that could not be saved
         self.asked = False  # whether the run was asked to end early
         self.unwanted: set[int] = set()  # tasks that are to end early, or not to start
-        self.stopped: set[int] = set()  # those of them that ended early
+        self.stopped: set[int] = set()  # the stopped tasks that ended early
         self.cancelled = False  # whether anything ended early
         self.needs = list(job.get("needs", ()))  # runs that must have ended before the tasks begin
         self.never = ""  # why the tasks cannot begin, if a run has not ended as they need

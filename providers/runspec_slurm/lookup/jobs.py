@@ -244,7 +244,7 @@ class Jobs:
         if not silent:
             self._ended[run] = ended
             self._unkept.add(run)
-            self.poller.forget(run)  # its last output is visible by now
+            self.poller.forget(run)  # the last output of the run is visible by now
         return ended
 
     def _tasks(

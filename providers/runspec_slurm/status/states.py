@@ -159,7 +159,7 @@ def _ended(task: Task, rank: int, *, cancelled: bool) -> NodeStatus:
     if state is State.SUCCEEDED:
         reason, exit_code = "; ".join(filter(None, (_lost(over), over[-1].reason))), 0
     elif state is State.CANCELLED or not code:
-        exit_code = None  # the code is not that of its program
+        exit_code = None  # the code is not that of the program of the task
     return NodeStatus(task.number, rank, task.attempts, state, reason, exit_code, over)
 
 

@@ -482,18 +482,18 @@ def sweep(base: str) -> None:
     """Remove the folders below *base* that killed jobs of this user left behind: those whose locks are free."""
     try:
         names = os.listdir(base)
-    except OSError:  # this user may not read it
+    except OSError:  # this user may not read the folder
         return
     for path in [os.path.join(base, name) for name in names if name.startswith(PREFIX)]:
         try:
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError:  # it belongs to another user, or has just been removed
+        except OSError:  # the folder belongs to another user, or has just been removed
             continue
         try:
             if os.fstat(lock).st_uid == os.geteuid():
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(path, ignore_errors=True)
-        except OSError:  # its job is still running, or there are no locks
+        except OSError:  # the job of the folder is still running, or the disk supports no locks
             pass
         finally:
             os.close(lock)

@@ -75,7 +75,7 @@ class Pace:
 class Signals:
     """The signals of this process as a list to look at between two steps, instead of at any moment."""
 
-    stopping = False  # whether one has asked this process to end
+    stopping = False  # whether a signal has asked this process to end
 
     def __enter__(self) -> "Signals":  # noqa: PYI034 - typing.Self needs a newer Python
         self._read, self._write = os.pipe()
@@ -122,7 +122,7 @@ class Child:
 
     code: Optional[int] = None
     _kill_at: Optional[float] = None
-    _rest: Iterable[int] = ()  # what it had started when it was asked to stop
+    _rest: Iterable[int] = ()  # the processes that the child had started when it was asked to stop
     _rest_asked = False
 
     def __init__(
@@ -175,7 +175,7 @@ class Child:
         if self._rest and self._kill_at is not None and time.monotonic() < self._kill_at:
             self._rest = descendants(os.getpid()).intersection(self._rest)
             for pid in () if self._rest_asked else self._rest:
-                with contextlib.suppress(OSError):  # it has already ended
+                with contextlib.suppress(OSError):  # the process has already ended
                     os.kill(pid, signal.SIGTERM)
             self._rest_asked = True
             return not self._rest
@@ -238,7 +238,7 @@ def kill_rest(patience_s: float = 5.0) -> None:
         for pid in rest:
             try:
                 os.kill(pid, signal.SIGKILL)
-            except OSError:  # it has already ended
+            except OSError:  # the process has already ended
                 pass
         reap(())
         time.sleep(0.01)

@@ -37,7 +37,7 @@ def ensure(record: Mapping[str, Any], folder: str, env: Dict[str, str]) -> None:
             lock = Lock(shared)
             if lock.take():
                 with lock:
-                    wait.check()  # its last holder may have failed after the check above
+                    wait.check()  # the last holder of the lock may have failed after the check above
                     made = _built(shared) or _build(record, shared, lock.token, env)
         if made is not None:
             requirements.use(record, made, env)

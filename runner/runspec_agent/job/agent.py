@@ -59,7 +59,7 @@ class Agent:
         self.env = env
         self.at = RUN_PREFIX.format(env["RUNSPEC_RUN"])
         self.record = record
-        self.watch: Optional[Watch] = None  # of the process that has started this one
+        self.watch: Optional[Watch] = None  # the watch of the process that has started this one
         self.crew = crew
         if crew is not None:
             env.update(RUNSPEC_RANK=str(crew.rank), RUNSPEC_HOST=crew.hosts[crew.rank])
@@ -80,7 +80,9 @@ class Agent:
             None  # the code of the program, or 1 if its outputs are not saved
         )
         self.unsaved = ""  # the cause, if not all outputs are saved
-        self.failed_with: Optional[int] = None  # before that code was replaced by another one
+        self.failed_with: Optional[int] = (
+            None  # the exit code of the program, before another one replaced it
+        )
         self.begun, self.own_place = False, self.place  # as the service counts, also if elastic
         self.saver: Optional[Saver] = None  # saves outputs that are not published yet
         self.usage: Optional[Usage] = None
@@ -377,7 +379,7 @@ class Agent:
         self.own = leaving is None and launcher_end.is_own(code, signals, self.env.get(TOLD))
         if leaving is not None:
             self.cause = leaving.cause
-            if leaving.cause == end_causes.TIMEOUT:  # also if a signal came after it
+            if leaving.cause == end_causes.TIMEOUT:  # also if a signal came after the timeout
                 code = leaving.code
         elif self.own:
             self.cause = end_causes.PROGRAM

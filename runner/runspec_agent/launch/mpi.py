@@ -97,7 +97,7 @@ def _send(pids: Set[int], number: int) -> None:
     for pid in pids:
         try:
             os.kill(pid, number)
-        except ProcessLookupError:  # it has already ended
+        except ProcessLookupError:  # the process has already ended
             pass
 
 

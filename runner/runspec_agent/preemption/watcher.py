@@ -16,7 +16,7 @@ class PreemptionWatcher(threading.Thread):
 
     holds = False  # whether an attempt must run until its machine is reclaimed: see `hold`
     every_s = 5.0  # between two requests
-    answer_s = 2.0  # for one answer
+    answer_s = 2.0  # timeout of one answer
     misses = 3  # failed requests in a row at the beginning, after which there is no such service
 
     def __init__(self, base: Optional[str], disabled: bool) -> None:

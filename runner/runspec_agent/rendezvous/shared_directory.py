@@ -17,7 +17,7 @@ class Node(NamedTuple):
     rank: int
     host: str
     stack: str  # nodes with equal, non-empty stacks reach each other over loopback
-    token: str  # of rank 0: every request must contain it
+    token: str  # the token of rank 0, which every request must contain
     port: int  # of rank 0: free at the time of writing
     start: str = ""  # the script of its ranks, if not its own daemon starts them
 

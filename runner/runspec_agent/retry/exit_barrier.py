@@ -11,7 +11,7 @@ from runspec_agent.base.process import STOPS, Pace, Signals
 from runspec_agent.store.base import Bucket
 
 LOOK_S = 1.0  # at first; later a node looks as often as it sends heartbeats
-OF_OTHERS = (LOST, STOPPED)  # of a node that another one has ended
+OF_OTHERS = (LOST, STOPPED)  # exit codes of a node that another node has ended
 TOLD = " told"  # after an exit code that is not the program's own
 FULL = " full"  # after one of a node whose outputs are not saved, since the store is full
 
@@ -38,7 +38,7 @@ class ExitBarrier(threading.Thread):
         self.full = (
             False  # whether the store is full, for this node or the one whose code `end` returned
         )
-        self._filled: Set[int] = set()  # ranks that have said so
+        self._filled: Set[int] = set()  # ranks that have filled the store, as they reported
         self.seen: Dict[str, Tuple[str, float]] = {}
         self._answered = 0.0
         self._silent = False

@@ -30,7 +30,7 @@ SMALL_BYTES = (
 BLOCK_BYTES = 64 << 20
 BLOCKS = 50000
 # https://learn.microsoft.com/en-us/rest/api/storageservices/copy-blob-from-url
-COPY_BYTES = 256 << 20  # in one request
+COPY_BYTES = 256 << 20  # the most bytes that one request copies
 COPY_URL_BYTES = 2048  # length limit of the source's URL, with the signature
 LONGEST_S = 120.0
 REFUSED = 77  # EX_NOPERM of sysexits.h: another attempt does not help

@@ -208,7 +208,7 @@ class FolderBucket(Bucket):
                 continue
             try:
                 entry = os.lstat(path)
-            except (FileNotFoundError, NotADirectoryError):  # it has been deleted meanwhile
+            except (FileNotFoundError, NotADirectoryError):  # the file has been deleted meanwhile
                 continue
             except OSError as error:
                 if error.errno == errno.ESTALE:

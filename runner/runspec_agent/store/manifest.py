@@ -30,7 +30,7 @@ class Entry(NamedTuple):
     mtime_ns: int
     sha256: str
     object: str = ""  # its name below OBJECTS; "": the first format, where the object has the path of the file
-    mode: Optional[int] = None  # None: a version saved it that recorded no modes
+    mode: Optional[int] = None  # None if a version saved the file that recorded no modes
     link: str = ""  # the target of a link; one that begins with "/" begins at the output's folder
 
 
@@ -77,7 +77,7 @@ class Save(NamedTuple):
 
 class Manifest(NamedTuple):
     saves: Tuple[Save, ...] = ()  # the newest is last
-    holder: str = ""  # who wrote it, and with which of its writes
+    holder: str = ""  # the machine that wrote the manifest, and the number of the write
 
     @property
     def files(self) -> Listed:

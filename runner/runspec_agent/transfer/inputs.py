@@ -12,7 +12,7 @@ from runspec_agent.store.base import Bucket
 def get(bucket: Bucket, mount: Mapping[str, Any], path: str) -> None:
     """Download what *mount* names to *path*: a folder that was uploaded as one tar, or all objects under a prefix."""
     if mount["kind"] == "saves":
-        from runspec_agent.transfer import run_output  # few jobs need it
+        from runspec_agent.transfer import run_output  # only few jobs need this import
 
         run_output.get(bucket, mount, path)
     elif mount["kind"] == "tar":

@@ -15,7 +15,7 @@ from runspec_agent.store.base import Bucket
 from runspec_agent.store.folder import FolderBucket
 
 EVERY_S = 1.0
-LAST_BYTES = 64  # of the index, which hold its last line
+LAST_BYTES = 64  # the last bytes of the index, which hold its last line
 LOG = "stdout.txt"  # in a folder of a service, and its index there
 # A task may write to its working directory, and to no other folder of the service's.
 INDEX = os.path.join("wd", "stdout.times")

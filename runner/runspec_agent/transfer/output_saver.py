@@ -86,7 +86,7 @@ class Output:
                 return there
             self._count += 1
             made = "{}-{}".format(self._owner, self._count)
-            self._objects.add(made)  # a part of it may exist
+            self._objects.add(made)  # a part of the object may exist, and has to be deleted
             self._sending.add(digest)
         try:
             self.bucket.put_file(self.prefix + OBJECTS + made, opened, size, digest)

@@ -11,7 +11,7 @@ from runspec_agent.store.base import Bucket, file_digest
 from runspec_agent.store.manifest import Entry, Manifest, object_key
 from runspec_agent.transfer.folder_walk import shown
 
-OWN = stat.S_IRWXU  # what a folder needs while its content is restored
+OWN = stat.S_IRWXU  # the mode of a folder while its content is restored
 
 
 def restore(bucket: Bucket, output: str, path: str, prefix: str, manifest: Manifest) -> None:
@@ -20,7 +20,7 @@ def restore(bucket: Bucket, output: str, path: str, prefix: str, manifest: Manif
     Raise Failure if a file is missing or differs from what was saved, or if the disk refuses it.
     """
     made = _Restore(bucket, output, path, prefix, manifest)
-    folders = sorted(manifest.shape.folders)  # each before those in it
+    folders = sorted(manifest.shape.folders)  # each folder before the folders in it
     links = [name for name, entry in manifest.files.items() if entry.link]
     for name in folders:
         made.told(made.folder)(name)
@@ -87,7 +87,7 @@ class _Restore:
         try:
             if os.readlink(target) == wanted:
                 return
-        except OSError:  # it is not there, or is no link
+        except OSError:  # the path does not exist, or is no link
             pass
         self._make(os.path.dirname(target))
         part = _part(target)
@@ -111,7 +111,7 @@ class _Restore:
         self._make(os.path.dirname(target))
         part = _part(target)
         try:
-            if entry.mode is not None:  # nobody else may read it before it has its mode
+            if entry.mode is not None:  # nobody else may read the file before it has its mode
                 os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             self.bucket.get_file(object_key(self.prefix, name, entry), part)
             if file_digest(part) != (entry.size, entry.sha256):

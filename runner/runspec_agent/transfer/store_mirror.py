@@ -65,7 +65,7 @@ class Mirror(threading.Thread):
         path = os.path.join(self.folder, key)
         try:
             info = os.stat(path)
-        except FileNotFoundError:  # it has been removed meanwhile
+        except FileNotFoundError:  # the file has been removed meanwhile
             return
         version = (info.st_mtime_ns, info.st_size)
         content = None if self.pushed.get(key) == version else files.read(path)

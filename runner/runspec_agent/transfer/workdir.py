@@ -63,7 +63,7 @@ class Workdir:
         if self.record["requirements"]:
             environment = self.env.get("RUNSPEC_ENVIRONMENT")
             if environment:
-                from runspec_agent.base import shared_environment  # few jobs need it
+                from runspec_agent.base import shared_environment  # only few jobs need this import
 
                 shared_environment.ensure(self.record, environment, self.env)
             else:
@@ -130,7 +130,7 @@ def _resume(
 ) -> "Optional[Resume]":
     if not record.get("resume"):
         return None
-    from runspec_agent.transfer.resume import Resume  # few jobs need it
+    from runspec_agent.transfer.resume import Resume  # only few jobs need this import
 
     return Resume(bucket, record["resume"], env, folder)
 

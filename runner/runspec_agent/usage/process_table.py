@@ -37,7 +37,7 @@ class ProcessTable:
         self._others &= numbers
         read = {pid: self.process(pid) for pid in numbers - self._others}
         known = {pid: process for pid, process in read.items() if process is not None}
-        self._others.update(set(read) - set(known))  # they have ended
+        self._others.update(set(read) - set(known))  # the processes have ended
         ours: Set[int] = {root}
         for pid in known:
             self._sort(pid, known, ours)

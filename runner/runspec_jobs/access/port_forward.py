@@ -17,7 +17,7 @@ from runspec_jobs.provider.types import Address, Forward, Route
 
 HERE = "127.0.0.1"
 DRAIN_S = 5.0  # for the last data from the node
-LEAVE_S = 2.0  # for connections to end after they were broken off
+LEAVE_S = 2.0  # the time for connections to end after they were broken off
 BACKLOG = 128
 ASK_S = 5.0  # between two requests for another route
 
@@ -99,7 +99,7 @@ class Tunnel:
                 connection.cut()
                 return
             connection.there = remote
-            if self._ended:  # close() could not cut it before
+            if self._ended:  # close() could not end this connection before it was registered
                 connection.cut()
             back = self._spawn(lambda: self._send_back(connection, remote))
             copy_data(connection.here, remote)

@@ -57,7 +57,7 @@ def list_orphans(
     known = _list_known_runs()
     orphans = list(client.find_orphans(known.runs, known.texts))
     removed = [orphan for orphan in orphans if delete and (alive or not orphan.alive)]
-    for run in known.unreadable:  # it may need shared resources
+    for run in known.unreadable:  # an unreadable run may need shared resources
         events.note(
             f"the record of {run} cannot be read, so shared resources stay (see runspec list)"
         )

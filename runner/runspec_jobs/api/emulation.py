@@ -59,7 +59,7 @@ def emulated(
         for name, job in by_provider.items():
             if not isinstance(job.provider, SupportsEmulation):
                 if len(by_provider) > 1:
-                    continue  # its jobs run on this machine as they are
+                    continue  # a provider whose jobs run on this machine needs no emulator
                 what = f"there is no emulator of '{name}'"
                 raise Unavailable(what, "run the job with runspec apply")
             own = at if len(by_provider) == 1 else at / name
@@ -137,7 +137,7 @@ def make_work_folder(keep_in: Path | None, note: Callable[[str], None]) -> Itera
         with (folder / f"{LOCK}.new").open("w") as held:
             with contextlib.suppress(OSError):  # a file system has no locks
                 file_lock.take(held.fileno())
-                os.rename(held.name, folder / LOCK)  # it is locked from the beginning
+                os.rename(held.name, folder / LOCK)  # the lock is held from the beginning
             yield folder
     finally:
         remove_work_folder(folder)

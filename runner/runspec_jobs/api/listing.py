@@ -22,7 +22,11 @@ from runspec_jobs.state import attempt_history, run_record
 from runspec_jobs.state.journal import RunState
 from runspec_jobs.state.run_record import Record
 
-UNREADABLE, NOT_STARTED, DESTROYED = "unreadable", "not-started", "destroyed"  # in place of a state
+UNREADABLE, NOT_STARTED, DESTROYED = (
+    "unreadable",
+    "not-started",
+    "destroyed",
+)  # shown in place of a state
 
 
 class Summary(NamedTuple):

@@ -99,6 +99,7 @@ def gather_report(
     """
     record, spec, memory = run.record, run.spec, run.record.read_memory()
     plan, done = record.plan, memory.done_at
+    # The last step submits the job, so the wait for a machine begins when it is done.
     last = plan.steps[-1].id if plan.steps else ""
     clock = Clock(memory.born or None, done.get(last), memory.ended_at, now_s)
     return RunReport(
@@ -139,6 +140,7 @@ def follow_metric(
 ) -> Status:
     """Wait for the end of *run* without its log, and stop tasks early as *metric* says."""
     record, client, tell = run.record, run.connect(), Events(on_event).wait
+    # Asked before following: what counts is whether jobs were missing while the others ran.
     whole = is_whole(record)
     keeper = attempt_history.Keeper(record, time.time)
     with early_stop.make_stopper(record, client, metric, tell) as stopper:
@@ -212,6 +214,7 @@ def read_sizes(path: Path, asked: Asked) -> Sizes:
     """Compare the measurements in a file in the format of `report --json`."""
     try:
         with path.open("rb") as file:
+            # A wrong file, such as a data set, should not be read into memory as a whole.
             content = json.loads(file.read(POINTS_BYTES))
         if content["format"] != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
@@ -247,6 +250,7 @@ def write_page(path: Path, page: Callable[[], str], run: str = "", *, force: boo
     """
     if path.is_dir():
         raise UsageError(f"--html: {path} is a folder", "name a file in the folder")
+    # An unchanged page of an earlier report may be replaced; a file that somebody has edited may not.
     if not _is_page(path) or written_files.has_changed(path):
         free = {path: ""}
         written_files.demand_free(free, "report", run, force=force, way_out="name another file")

@@ -29,7 +29,7 @@ from runspec_jobs.spec.types import SECONDS as SECONDS
 M = TypeVar("M", bound=BaseModel)
 SimulatedJob = Job
 RUNS = 200  # if something is drawn at random
-MOST = 1000  # nodes; a run of 256 for two hours takes half a second
+MOST = 1000  # the most nodes: simulating 256 of them for two hours takes half a second
 
 
 @dataclass(frozen=True)

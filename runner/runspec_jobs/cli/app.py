@@ -76,7 +76,7 @@ def _run(words: Sequence[str]) -> int:
             raise OutputFailed(exc) from exc
         named = isinstance(exc.filename, str | bytes) and bool(
             exc.filename
-        )  # it may be a descriptor
+        )  # the file may be a descriptor
         return print_error(_of_file(exc), given) if named else reported(exc, given)
     except Exception as exc:  # noqa: BLE001 - the last handler: a bug is reported without a traceback
         return reported(exc, given)

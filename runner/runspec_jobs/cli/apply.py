@@ -143,7 +143,7 @@ def _smoke(
         if run.ended is not None and run.ended.state is State.GONE:
             run = api.apply(
                 first, new=True, on_event=printer, confirm=confirm
-            )  # it is not known how it ended
+            )  # how the run ended is not known
     status = run.ended
     lines: list[str] = []
     if status is None:
@@ -243,7 +243,9 @@ def printing(run: Run, how: Following, *, follows: bool = True) -> Iterator[Prin
                 about.metric,
                 area.ticking,
             )
-            if output.interactive():  # else the reasons of waiting are printed where progress goes
+            if (
+                output.interactive()
+            ):  # otherwise the reasons of waiting are printed on standard error
                 printed.event = lambda event: None if event.kind == "note" else events(event)
         yield printed
 

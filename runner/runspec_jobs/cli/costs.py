@@ -21,7 +21,7 @@ from runspec_jobs.errors import UsageError
 from runspec_jobs.report.numbers import format_usd
 
 SHOWN = 4  # machines; --json lists all
-UNKNOWN_USD = 1.0  # what an hour of a machine counts that has no known price anywhere
+UNKNOWN_USD = 1.0  # the price by which machines without a known price are sorted
 
 
 def lines(cost: Estimate) -> Iterator[str]:

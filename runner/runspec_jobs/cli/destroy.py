@@ -33,7 +33,7 @@ SERVICE = (
     UnknownOutcome,
     CredentialsError,
     Unavailable,
-)  # it refuses, or is gone
+)  # the service refuses the request, or does not know the run
 
 
 def cancel(options: CancelOptions) -> int:

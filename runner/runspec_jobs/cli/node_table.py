@@ -12,7 +12,7 @@ from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.report import elastic_costs
 
 LISTED = 20  # up to this number, all nodes are listed, else those that failed or were retried
-MOST = 50  # the most nodes that are listed then
+MOST = 50  # the most nodes that are listed without --json
 CHANGES_LISTED = 20  # the most changes that a status lists, the last ones
 
 

@@ -37,7 +37,7 @@ def rehearse(options: RehearseOptions) -> int:
         ) as folder,
         contextlib.ExitStack() as at_end,
     ):
-        at_end.callback(ignore_signals)  # what is left to do then is what they ask for
+        at_end.callback(ignore_signals)  # the steps at the end are what a signal asks for
         applied = ApplyOptions(
             file=options.file,
             provider=options.provider,

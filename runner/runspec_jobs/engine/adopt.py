@@ -351,7 +351,7 @@ def look(plan: model.Plan, journal: Journal, client: Client) -> None:
     in_part = any(step.id in known for step in plan.steps if is_submitting(step, plan))
     # A service may forget how to find a job and still report its state.
     if of_run and not in_part and client.state(plan.run).state is not State.GONE:
-        last = len(plan.steps)  # its job exists
+        last = len(plan.steps)  # the last step is done, because the job exists
     for number, step in enumerate(plan.steps, 1):
         if step.id not in journal.memory.answers and (number <= last or step.id in answers):
             _note(step, answers.get(step.id), journal)

@@ -71,7 +71,7 @@ def record_rates(
     *profile_prices* are the prices of the profile.
     """
     offer, listed = read_offer(provider, spec, facts, profile_prices)
-    offers = bool(offer.machines or offer.standing)  # not so for Slurm, whose nodes the user knows
+    offers = bool(offer.machines or offer.standing)  # Slurm offers none: the user knows its nodes
     if not offers and provider.name not in profile_prices:
         return None
     names = {machine.machine.name for machine in offer.machines}

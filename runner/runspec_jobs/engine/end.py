@@ -100,7 +100,7 @@ def _list_names(name: str) -> list[str]:
         return [each for each in of_sizes if run_record.list_readable(each)]
     of_sizes = run_record.list_sizes(name)
     if of_sizes and not run_record.has(name) and not any(map(run_record.list_runs, of_sizes)):
-        return of_sizes  # its last run was destroyed
+        return of_sizes  # the last run of the group was destroyed
     return [name]
 
 

@@ -95,7 +95,7 @@ def _choose(
     """Return the run that this spec already has, or else a new one. The caller holds the lock of the name."""
     plan = model.make_plan(inputs.provider, inputs.spec, run_record.make_token(), inputs.facts)
     if not new and (wrong := run_record.find_damaged(inputs.spec.name)):
-        raise wrong  # it may be alive
+        raise wrong  # the other run may be alive
     # From the newest to the oldest.
     for age, old in enumerate(reversed([] if new else run_record.list_runs(inputs.spec.name))):
         choice = judge_earlier(old, plan, client, inputs, reporter, wanted, newest=age == 0)

@@ -33,7 +33,7 @@ from runspec_jobs.load.folder_scan import (
 from runspec_jobs.provider import File, Progress, Source
 from runspec_jobs.provider.types import PARTS, WHOLE
 
-ATTEMPTS = 4  # to read a file that changes while it is read
+ATTEMPTS = 4  # the most attempts to read a file that changes meanwhile
 PAUSE_S = 0.25
 FORMATS = {WHOLE: b"runspec.bundle/v1\n", PARTS: b"runspec.bundle/v2\n"}
 
@@ -54,7 +54,7 @@ class FolderBundle:
         int, int
     ]  # device and inode of the folder, to notice if another one replaces it
     left_out: tuple[LeftOut, ...] = ()
-    fetched: tuple[str, ...] = ()  # those of them that `runspec fetch` put into a named folder
+    fetched: tuple[str, ...] = ()  # the files that `runspec fetch` put into a named folder
 
     @property
     def source(self) -> Source:

@@ -86,7 +86,9 @@ def open_checked(raw: io.FileIO, file: File, changed: RunspecError) -> BinaryIO:
         raw.close()
         raise changed
     if file.bytes > PART_BYTES:
-        return cast("BinaryIO", _PartReader(raw, file, changed))  # it has all that is used of it
+        return cast(
+            "BinaryIO", _PartReader(raw, file, changed)
+        )  # the class has every method that callers use
     return io.BufferedReader(_Reader(raw, file, changed), CHUNK_BYTES)
 
 
@@ -149,8 +151,8 @@ class _PartReader(io.RawIOBase):
         if self._at == len(self._part) and self._ahead:
             self._part, self._at = self._take_next(), 0
         if self._at == 0 and size >= PART_BYTES:
-            part, self._part = self._part, HashedPart()  # its user may release it
-            return cast("bytes", part)  # it has all that is used of it
+            part, self._part = self._part, HashedPart()  # the caller may release this buffer
+            return cast("bytes", part)  # the class has every method that callers use
         data = bytes(memoryview(self._part)[self._at : self._at + size])
         self._at += len(data)
         return data

@@ -32,7 +32,7 @@ MAX_BYTES = 10 * GIB
 MAX_DEPTH = 100  # each level needs an open file descriptor
 MAX_PATH_BYTES = 3_000  # with the target of the mount before it, it stays below the 4,096 of Linux
 MAX_IGNORE_BYTES = MIB
-MAX_NAMED = 20  # names in one message
+MAX_NAMED = 20  # the most names in one message
 
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 OPEN_FILE = (

@@ -27,7 +27,7 @@ FIRST_REST_S = (
     0.05  # before the first repeated read of a log that is not complete at the end of its run
 )
 LINE_BYTES = 1 << 20  # a longer line is yielded in parts
-UNFINISHED_BYTES = 4096  # of a line that has not ended
+UNFINISHED_BYTES = 4096  # the most bytes kept of a line that has not ended
 
 Sleep = Callable[[float], None]
 Wanted = Callable[[Stream], bool]
@@ -65,7 +65,7 @@ class Reader:
     looked: str | None = None  # the position at the last call of `read_unfinished`
     more: bool = False  # whether the last chunk said that the log is not complete
     read_to: int = 0  # bytes that were read,
-    passed: int = 0  # and those that were yielded
+    passed: int = 0  # and the lines that were yielded
     times: deque[tuple[int, float]] = field(default_factory=deque)  # by which byte each came
 
     def read_lines(self) -> Iterator[Line]:

@@ -119,7 +119,7 @@ class Bounded:
             raise UsageError(f"{self.what} took more than {self.limit_s:g} s", self.hint)
         self._before = self._lines
         if callable(self._handler):
-            self._handler(number, frame)  # that of the one around it
+            self._handler(number, frame)  # the handler of the limit around this one
 
 
 def collect_printed(client: Client, run: str, metric: Metric) -> MetricCollector:

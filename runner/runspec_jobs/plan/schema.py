@@ -177,7 +177,9 @@ def _format_type(field: Mapping[str, Any], definitions: Mapping[str, Any]) -> st
     """Return the type of a field in a few words, without `|`, which would end the cell."""
     if "$ref" in field:
         name = field["$ref"].removeprefix(LOCATION)
-        if definitions[name].get("type") != "object":  # it has no section on the page
+        if (
+            definitions[name].get("type") != "object"
+        ):  # a type without fields has no section on the page
             return _format_type(definitions[name], definitions)
         return f"[{name}](#{name.lower()})"
     for key in ("anyOf", "oneOf", "allOf"):

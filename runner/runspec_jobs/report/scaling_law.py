@@ -56,7 +56,7 @@ class Series(NamedTuple):
 class Fit(NamedTuple):
     """The fitted law. *worst* is the largest relative distance of a point from it."""
 
-    base: float  # the size that counts as one
+    base: float  # the size to which speed-ups are relative
     rate: float  # r, samples a second of that size
     lost: float  # a
     worst: float

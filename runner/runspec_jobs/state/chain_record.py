@@ -53,6 +53,7 @@ def _unique(runs: Sequence[str], but: str = "") -> tuple[str, ...]:
 
 
 def _file(name: str, path: Path) -> Path:
+    # A path may be too long for a name, and have letters that a file system does not take.
     digest = hashlib.sha256(str(path).encode(errors="surrogateescape")).hexdigest()[:PLACE]
     return find_chains_folder() / f"{name}-{digest}.json"
 
@@ -71,6 +72,7 @@ def keep(name: str, path: Path, needs: Mapping[str, Mapping[str, str]]) -> Chain
     with _locked(name, path):
         before = _read(_file(name, path)) or ChainRecord(name, path, needs)
         runs = {job: run for job, run in before.runs.items() if job in needs}
+        # The file may have lost a job since: its run still has to be destroyed with the chain.
         left = (run for job, run in before.runs.items() if job not in needs)
         return _write(
             ChainRecord(name, path, needs, runs, earlier=_unique((*before.earlier, *left)))
@@ -116,6 +118,7 @@ def find(name: str) -> ChainRecord | None:
     """
     every = all_chains()
     path = Path(name)
+    # A plain word is always a name, even if a folder here is called the same.
     if ("/" in name or path.suffix) and path.exists():
         return next((chain for chain in every if chain.path == path.resolve()), None)
     named = [chain for chain in every if chain.name == name]

@@ -77,6 +77,7 @@ def delete(world: World, request: Request) -> Response:
 
 
 def remove(world: World, pool: Pool) -> None:
+    # Nodes first end their tasks, so the pool stays until the last of them has left.
     if pool.nodes:
         world.timers.after(0.01, partial(remove, world, pool))
     else:
@@ -99,6 +100,7 @@ def patch(world: World, request: Request) -> Response:
         raise ServiceError(
             "OperationNotValidOnPool", "Mounts can only be changed when the pool is empty."
         )
+    # A patch need not name the size, by which other fields are judged.
     validation.pool({"vmSize": pool.body["vmSize"], **request.body})
     pool.body |= request.body
     pool.touch()
@@ -119,6 +121,7 @@ def resize(world: World, request: Request) -> Response:
         )
     if pool.allocation != "steady":
         raise ServiceError("PoolBeingResized", "The specified pool is being resized")
+    # Both targets are optional in the model, but at least one is required.
     if not request.body.keys() & set(TARGETS):
         raise ServiceError("MissingRequiredProperty", "A target must be given.")
     validation.targets(request.body)

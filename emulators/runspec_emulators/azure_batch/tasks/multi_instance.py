@@ -63,7 +63,7 @@ def run(world: World, attempt: Attempt) -> Ended:
     ]
     attempt.commands += made
     for command in made:
-        if attempt.verdict:  # it was cut before they were there
+        if attempt.verdict:  # the attempt was cut before the nodes were there
             command.kill()
     settings = body.get("multiInstanceSettings")
     if settings is not None:

@@ -49,6 +49,7 @@ class Runner:
     def _run(self, attempt: Attempt) -> None:
         world = self._world
         time.sleep(world.settings.preparing_s)
+        # Only a repeated attempt may find files of its own: the first one begins with none.
         if attempt.number > 1:
             self._renew(attempt)
         end = self._prepared(attempt)
@@ -65,6 +66,7 @@ class Runner:
                 timer.cancel()
             if attempt.verdict in (None, *TAKEN):
                 end = output_files.taken(attempt, end)
+        # The service ends all processes of a task, those in the background too, when its command has ended.
         for command in attempt.commands:
             command.kill()
         with world.lock:
@@ -106,6 +108,7 @@ class Runner:
         if body is None:
             return None
         for node in attempt.nodes:
+            # Two tasks of a job that come to a node together share one preparation.
             with node.preparing:
                 if job.id in node.prepared:
                     continue
@@ -123,6 +126,7 @@ class Runner:
                 end = command.run(
                     self._world.settings, body["commandLine"], body.get("resourceFiles", ())
                 )
+                # The task was ended meanwhile: nothing is known of whether the node is prepared.
                 if attempt.is_cut():
                     return end
                 result = {
@@ -147,6 +151,7 @@ class Runner:
             node.attempts.remove(attempt)
             node.settle()
         limit = task.body["constraints"]["maxTaskRetryCount"]
+        # A job that is being ended starts nothing again, whatever its retry limit says.
         dying = task.job.state in ("terminating", "completed", "deleting")
         if why in ("deleted", "closed"):
             pass
@@ -221,6 +226,7 @@ class Runner:
 
 
 def sweep(attempt: Attempt | None, folders: list[Any]) -> None:
+    # A process that has not ended yet would write its files anew.
     while attempt is not None and attempt.ended is None:
         time.sleep(0.01)
     for folder in folders:

@@ -12,7 +12,7 @@ from runspec_emulators.batch_ai.settings import Settings
 from runspec_emulators.frame.containers import rooted
 from runspec_emulators.frame.processes import inherited
 
-OURS = ("PATH", "HOME")  # an image has its own
+OURS = ("PATH", "HOME")  # an image has its own values of these variables
 
 
 def prefix(

@@ -118,6 +118,7 @@ class Run:
             )
             for n in self.nodes
         ]
+        # All nodes mount the volume of the logs, so the first node makes the folder for all.
         logs = Path(here[0].env["AZ_BATCHAI_STDOUTERR_DIR"])
         logs.mkdir(parents=True, exist_ok=True)
         for name, value in here[0].env.items():
@@ -136,6 +137,7 @@ class Run:
 
     def _too_long(self, limit_s: float) -> None:
         with self.world.lock:
+            # A job that was stopped for another reason keeps that reason.
             if not self.job.errors:
                 message = f"The job ran for more than its maxWallClockTime, {limit_s:g} s."
                 self.job.errors = [{"code": "JobTimedOut", "message": message}]
@@ -196,6 +198,8 @@ class Run:
         )
         out, err = logs / f"stdout{task.suffix}.txt", logs / f"stderr{task.suffix}.txt"
         with self._lock:
+            # A stop that comes between two processes of a toolkit would miss the second one.
+            # Under the lock: a stop that came between two processes of a toolkit would miss the second one.
             if self.stopped:
                 raise JobError(self.stopped, "the job was stopped before it started")
             process = Process(Wanted(task.command, env, context.temp, out, err, prefix))
@@ -224,6 +228,7 @@ class Run:
             thread.start()
         main = {i for i, (task, _) in enumerate(started) if task.main}
         with changed:
+            # mpirun and parameter servers end by being killed: only main processes decide when the job is over.
             while main - codes.keys() and not any(codes[i] for i in main & codes.keys()):
                 changed.wait()
             first = next((codes[i] for i in codes if i in main and codes[i]), 0)

@@ -151,7 +151,7 @@ def take(world: World, cluster: Cluster, node: Node) -> None:
 
 
 def gone(world: World, cluster: Cluster, node: Node) -> None:
-    if node.job is not None:  # until its processes have ended
+    if node.job is not None:  # the job holds the node until its processes have ended
         world.after(world.settings.leave_s, lambda: gone(world, cluster, node))
         return
     if node in cluster.nodes:

@@ -18,7 +18,7 @@ from azure.storage.blob import ContainerClient
 from runspec_emulators.batch_ai.settings import Settings
 from runspec_emulators.batch_ai.storage.volumes import CannotMount, Volume
 
-VERSION = "2021-12-02"  # one that every Azurite in use knows
+VERSION = "2021-12-02"  # a version of the API that every Azurite in use knows
 
 
 class Known(NamedTuple):

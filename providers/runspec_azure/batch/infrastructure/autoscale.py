@@ -13,7 +13,7 @@ from runspec_azure.batch.decision import Decision
 from runspec_azure.naming import batch
 from runspec_jobs.provider import Capacity, Scope, Step
 
-INTERVAL = "PT5M"  # the shortest one that is allowed
+INTERVAL = "PT5M"  # the shortest interval that is allowed
 MOST_SAMPLES = "TimeInterval_Minute * 5"
 SPOT = (
     "$TargetLowPriorityNodes"  # the old name means spot machines in every account: Azure/Batch#196

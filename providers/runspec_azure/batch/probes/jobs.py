@@ -20,7 +20,7 @@ from runspec_jobs.provider import Facts, RemoteError, RunspecError, Spec, Unavai
 from runspec_jobs.provider.probe import Observation, ProbeContext
 
 SHOWN_S = 180.0  # for a change to become visible
-MACHINE_S = 1200.0  # for a machine and its task to start
+MACHINE_S = 1200.0  # the time for a machine and its task to start
 PAUSE_S = 2.0
 TEXT = "日本語"
 LISTEN = (

@@ -38,7 +38,9 @@ class VerbCommand(TyperCommand):
         """Read only the values that are on the line: Typer would import pydantic to check the others, for each TAB."""
         params: list[Any] = self.get_params(ctx)
         open_ = {n for param in params if not getattr(param, "is_flag", False) for n in param.opts}
-        known = args[:-1] if args and args[-1] in open_ else args  # its value is being typed
+        known = (
+            args[:-1] if args and args[-1] in open_ else args
+        )  # the value of the last option is being typed
         values, rest, order = self.make_parser(ctx).parse_args(list(known))
         for param in order:
             if values.get(param.name) is not None:

@@ -25,7 +25,7 @@ class LiveArea:
     def __init__(self, about: Callable[[int], str] | None = None) -> None:
         self._about = about
         self._lines: Sequence[str] = ()
-        self._more = 0  # lines that are not among them
+        self._more = 0  # lines that do not fit into the area
         self._footer = ""
         self._drawn = 0
         self._within = False  # a line that has been printed without its end

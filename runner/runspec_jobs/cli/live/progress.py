@@ -125,7 +125,7 @@ class ProgressPrinter:
                 total=work.total or None,
                 moved=work.done > 0 or work.total > 0,
             )
-            self._shown.start()  # nothing if it was started before
+            self._shown.start()  # does nothing if the thread was started before
 
     def close(self) -> None:
         """Remove what is shown from the terminal."""

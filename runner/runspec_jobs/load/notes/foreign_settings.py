@@ -14,7 +14,7 @@ from runspec_jobs.provider import Spec, SupportsForeignSettings
 from runspec_jobs.regex import regex
 
 VARIABLE = regex(r"\$\{?([A-Z][A-Z0-9_]*)")
-LEAST_LETTERS = 4  # of a word of a variable that says whose it is
+LEAST_LETTERS = 4  # the least letters of a word of a variable that name a provider
 
 
 def find_lost(spec: Spec) -> Iterator[Problem]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 1 << 20  # size of one read: small files share a block, large files are skipped
 READ_BYTES = 8 << 20  # size of a part of a digest, which is then not copied
-ENTRY_BYTES = 4096  # size of a tar for each file beside its content
+ENTRY_BYTES = 4096  # bytes of a tar for each file, in addition to the content
 STEPS = 1000  # names that are looked at to follow a link; more count as a cycle
 
 

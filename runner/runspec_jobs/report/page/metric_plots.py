@@ -16,7 +16,7 @@ from runspec_jobs.spec.metric import Metric
 
 # So that no page has much more than 2 MB, however many tasks, numbers and parameters there are.
 CURVES, POINTS, FEWEST, MANY = 1000, 80_000, 32, 600  # curves, their points in all, and of each
-FIGURES, DOTS = 24, 3_000  # plots by a parameter, and their dots in all
+FIGURES, DOTS = 24, 3_000  # the most plots by a parameter, and the most dots in all of them
 FEW = 5  # curves that have a look of their own
 PARAMETER_SPAN = 20.0  # quotient of a parameter's values from which its axis is logarithmic
 LISTED = 50  # tasks in the table of numbers

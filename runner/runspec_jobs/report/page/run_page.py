@@ -30,7 +30,7 @@ from runspec_jobs.report.usage import Used
 from runspec_jobs.spec.metric import Metric
 
 TASKS = 1000  # the most tasks in the table,
-TABLE = 600_000  # of which it has at most this many characters
+TABLE = 600_000  # the most characters of the table
 CELL = 15  # characters of the tags of a cell
 SPEC = 200_000  # characters of the spec
 MACHINES = 8
