@@ -209,14 +209,14 @@ def _attempt(task: Task, number: int, rank: int, state: State | None) -> Attempt
     return Attempt(number, code, reason, reclaimed, began_s, ended_s)
 
 
-def _reason(task: Task, note: Note, code: int | None, state: State, *, own: bool) -> str:
+def _reason(task: Task, note: Note, code: int | None, state: State, *, is_own: bool) -> str:
     if state is State.SUCCEEDED:
         return "" if task.state in ("COMPLETED", "FAILED", "") else reasons.afterwards(task.state)
     if state is State.CANCELLED:
         return BY_US
     if not task.state and not note:
         return reasons.FORGOTTEN
-    words = reasons.ended(task.state, task.row.reason if task.row else "", code, is_own=own)
+    words = reasons.ended(task.state, task.row.reason if task.row else "", code, is_own=is_own)
     if task.state == "TIMEOUT" and _took_s(task) >= (task.timeout_s or math.inf):
         words = f"{overdue('Slurm', task.timeout_s)} (TIMEOUT)"
     return _with_why(words, note)
