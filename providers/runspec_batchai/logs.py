@@ -64,7 +64,7 @@ class Files:
         self.arm, self.timing, self.clock = arm, timing, clock
         self._streams: dict[tuple[str, str], FileStream] = {}
         self._listed: dict[str, Listed] = {}
-        self._nodes: dict[str, list[str]] = {}  # on which each job was prepared
+        self._nodes: dict[str, list[str]] = {}  # the nodes on which each job was prepared
         self.turns = PollScheduler(timing.poll_s, clock.monotonic)
 
     def streams(

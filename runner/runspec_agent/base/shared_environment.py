@@ -82,7 +82,7 @@ def _build(
     except Failure as failure:
         made = _built(
             shared
-        )  # by another builder, which may also have removed files under this one
+        )  # another builder took the lock over, and may have removed files of this environment
         if made is not None or not os.path.isdir(built):
             files.remove_tree(built)
             return made

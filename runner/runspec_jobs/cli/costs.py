@@ -20,7 +20,7 @@ from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import UsageError
 from runspec_jobs.report.numbers import format_usd
 
-SHOWN = 4  # machines; --json lists all
+SHOWN = 4  # the most machines that are printed; --json lists all of them
 UNKNOWN_USD = 1.0  # the price by which machines without a known price are sorted
 
 

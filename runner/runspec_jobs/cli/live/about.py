@@ -64,7 +64,7 @@ class AboutRun:
         status = self._status
         if status is None:
             return "starting", self._born, ""
-        nodes = status.nodes  # not those of tasks that have not begun
+        nodes = status.nodes  # without the nodes of tasks that have not begun
         ended = bool(nodes) and all(node.state.terminal for node in nodes)
         began = [self._ran_s] if self._ran_s is not None else []
         began += [one.began_s for one in nodes if one.began_s is not None]
