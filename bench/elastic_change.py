@@ -17,6 +17,14 @@ from bench.rows import Bench, Row
 STEPS = 12  # between two changes
 ROUNDS = 5
 BARE = "torchrun, store outside"
+# What follows the last step, and the note in noted.py that ends it.
+PARTS = {
+    "until new workers start": "born",
+    "they import": "imported",
+    "they meet": "met",
+    "they load": "loaded",
+    "they do a step": "first step",
+}
 KINDS: Mapping[str, Callable[[Path, Path, Path], Kind]] = {"ours": Ours, "bare": Bare}
 
 
@@ -24,8 +32,9 @@ class Cost(NamedTuple):
     """What a change has cost."""
 
     since_event_s: float  # to the first step that all have done
-    gap_s: float  # since the last step before
+    gap_s: float  # from the last step before: so long the training has stood still
     lost: int  # steps that were done twice
+    parts: Mapping[str, float]  # of the seconds in which it stood still
 
 
 Costs = Mapping[str, Cost]
@@ -47,17 +56,19 @@ def change(bench: Bench) -> Iterator[Row]:
     for what, kept in EVENTS.items():
         mine = [costs[what] for costs in taken["ours"]]
         theirs = [costs[what] for costs in taken["bare"]]
-        yield _row(what, [c.since_event_s for c in mine], [c.since_event_s for c in theirs])
-        if what.startswith("killed"):
-            name = f"{what}, since the last step"
-            yield _row(name, [c.gap_s for c in mine], [c.gap_s for c in theirs])
+        yield _row(f"{what}: stands still", [c.gap_s for c in mine], [c.gap_s for c in theirs])
+        for part in PARTS:
+            ours, bare = ([c.parts[part] for c in costs] for costs in (mine, theirs))
+            yield _row(f"  {part}", ours, bare, None)
+        since = [c.since_event_s for c in mine], [c.since_event_s for c in theirs]
+        yield _row(f"{what}: since the event", *since)
         lost, beside = max(c.lost for c in mine), max(c.lost for c in theirs)
         yield Row(f"{what}: most steps lost", lost, "", at_most=kept)
         yield Row(f"{what}: most steps lost, bare", beside, "")
 
 
-def _row(what: str, mine: list[float], theirs: list[float]) -> Row:
-    return Row(f"{what}: gap", median(mine), "s", BARE, median(theirs), at_most=1.1)
+def _row(what: str, mine: list[float], theirs: list[float], at_most: float | None = 1.1) -> Row:
+    return Row(what, median(mine), "s", BARE, median(theirs), at_most=at_most)
 
 
 def _round(job: Job) -> Costs:
@@ -67,6 +78,7 @@ def _round(job: Job) -> Costs:
         job.start(0)
         job.start(1)
         job.meet(2, since, STEPS)
+        job.settle()
         found: dict[str, Cost] = {}
         for what, do in DO.items():
             found[what] = _cost(job, *do)
@@ -84,7 +96,16 @@ def _cost(job: Job, do: Callable[[Job], None], world: int) -> Cost:
     first, step = max(p[0].at for p in new), min(p[0].step for p in new)
     old = [note for process in job.seen() if process[0].at < since for note in process]
     last, done = max(n.at for n in old), max(n.step for n in old)
-    return Cost(first - since, first - last, max(0, done + 1 - step))
+    return Cost(first - since, first - last, max(0, done + 1 - step), _parts(job, since, last))
+
+
+def _parts(job: Job, since: float, last: float) -> Mapping[str, float]:
+    """Split the time after the *last* step by when the slowest of the new processes was so far."""
+    found, parts = job.parts(since), {}
+    for part, until in PARTS.items():
+        at = max(process[until] for process in found)
+        parts[part], last = at - last, at
+    return parts
 
 
 def _start(seat: int) -> Callable[[Job], None]:

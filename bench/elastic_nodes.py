@@ -40,6 +40,10 @@ class Kind(Protocol):
 
     def node(self, seat: int) -> tuple[list[str], Mapping[str, str]]: ...
 
+    def is_settled(self, nodes: int) -> bool:
+        """Return whether so many nodes have done what they do once, after their first steps."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -98,6 +102,9 @@ class Ours:
         }
         return [sys.executable, "-IS", str(self.folder / "inside.pyz"), "job"], own
 
+    def is_settled(self, nodes: int) -> bool:
+        return len(list(self.folder.glob("node-*/runspec-*/elastic/warm/forks"))) >= nodes
+
     def close(self) -> None: ...
 
 
@@ -132,6 +139,9 @@ class Bare:
             "GLOO_SOCKET_IFNAME": "lo",
         }
         return words, own
+
+    def is_settled(self, nodes: int) -> bool:
+        return True
 
     def close(self) -> None:
         self.store.kill()
@@ -180,10 +190,26 @@ class Job:
         found = []
         for path in self.notes.iterdir():
             lines = path.read_text().split("\n")[:-1]
-            rows = [line.split() for line in lines]
+            rows = [line.split() for line in lines if line[:1].isdigit()]
             if rows and float(rows[0][0]) > since:
                 found.append([Note(float(at), int(step), int(n)) for at, step, n in rows])
         return found
+
+    def parts(self, since: float) -> list[Mapping[str, float]]:
+        """Give of each process that did its first step after *since* what it had done when before it; see noted.py."""
+        found: list[Mapping[str, float]] = []
+        for path in self.notes.iterdir():
+            rows = [line.split() for line in path.read_text().split("\n")[:-1]]
+            steps = [float(row[0]) for row in rows if row[0][:1].isdigit()]
+            if steps and steps[0] > since:
+                named = {row[0]: float(row[1]) for row in rows if row[0][:1].isalpha()}
+                found.append({**named, "first step": steps[0]})
+        return found
+
+    def settle(self) -> None:
+        end = time.monotonic() + WAIT_S
+        while not self.kind.is_settled(len(self.nodes)) and time.monotonic() < end:
+            time.sleep(0.05)
 
     def meet(self, world: int, since: float, steps: int = 1) -> list[list[Note]]:
         """Wait until *world* processes that began after *since* have done *steps* each; give their notes."""
