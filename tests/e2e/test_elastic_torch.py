@@ -289,6 +289,8 @@ def _workers(job: Elastic, seat: int) -> list[int]:
     for pid in descendants(job.nodes[seat].pid):
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if Path(f"/proc/{pid}/comm").read_text() == "runspec-warm\n":
+                continue  # that workers are forked from
         except OSError:
             continue
         if words[0] == b"python" and words[1].endswith(b"train_digits.py"):

@@ -29,6 +29,7 @@ STORE_SETTLE_S = 20.0  # for the other nodes to record their ends, after a launc
 # Members of an elastic job. Each heartbeat is a put and a get of each node: 17,280 of each a day at 5 s.
 ELASTIC_BEAT_S = 5.0  # RUNSPEC_BEAT_S sets another one
 ELASTIC_FOLDER_BEAT_S = 1.0  # the same in a folder
+ELASTIC_FOLDER_LOOK_S = 0.05  # between two reads of a folder while a generation is formed
 ELASTIC_LEASE = 3  # heartbeats in a lease: a node that is lost stops the others for that long
 ELASTIC_JOIN_S = 3.0  # the least time for more nodes to join before a generation starts
 ELASTIC_START_S = 60.0  # for the first node to write the address at which its generation meets

@@ -226,13 +226,13 @@ def reap(children: Iterable[Child]) -> bool:
             by_pid[pid].finished(status)
 
 
-def kill_rest(patience_s: float = 5.0) -> None:
-    """Kill all descendants of this process, also those in other groups or sessions, and wait for them."""
+def kill_rest(patience_s: float = 5.0, spared: int = 0) -> None:
+    """Kill all descendants of this process but *spared*, also those in other groups or sessions, and wait for them."""
     if not reap(()):  # without a child there is no descendant, and reading /proc takes long
         return
     until = time.monotonic() + patience_s
     while time.monotonic() < until:
-        rest = descendants(os.getpid())
+        rest = descendants(os.getpid()) - {spared}
         if not rest:
             return
         for pid in rest:

@@ -80,5 +80,11 @@ class Watch:
             who, _, word = name.partition(",")
             self._said.setdefault(who, {}).setdefault(word, now)
 
+    def lose(self, ended: Iterable[str]) -> None:
+        """Take the nodes *ended* for lost, without waiting for the end of their lease."""
+        for who in ended:
+            if who in self._seen:
+                self._seen[who] = self._seen[who]._replace(changed=-math.inf)
+
     def sight(self, now: float, at: float) -> Sight:
         return Sight(now, self.since, at, dict(self._seen), self._said)

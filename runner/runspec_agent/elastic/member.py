@@ -1,5 +1,6 @@
 """Membership of a node in an elastic job: a thread that runs `protocol` against the store of the run."""
 
+import json
 import random
 import threading
 import time
@@ -9,6 +10,8 @@ from runspec_agent.base import limits
 from runspec_agent.base.job_env import Failure
 from runspec_agent.elastic import fence
 from runspec_agent.elastic.fence import Ask, Work
+from runspec_agent.elastic.leader_view import NODES, node_of
+from runspec_agent.elastic.peers import Peers
 from runspec_agent.elastic.policy import Bounds, Node, Timing
 from runspec_agent.elastic.protocol import MemberProtocol, View
 from runspec_agent.store.base import Bucket
@@ -40,9 +43,15 @@ class Member(threading.Thread):
     """
 
     def __init__(
-        self, bucket: Bucket, prefix: str, me: Node, bounds: Bounds, timing: Timing
+        self,
+        bucket: Bucket,
+        prefix: str,
+        me: Node,
+        bounds: Bounds,
+        timing: Timing,
+        peers: Optional[Peers] = None,
     ) -> None:
-        """Prepare to join.
+        """Prepare to join; *peers* tells early which other agents have ended.
 
         *bucket* is not shared, and times out after a third of the lease; *prefix* ends with a slash.
         """
@@ -51,12 +60,16 @@ class Member(threading.Thread):
         self.bucket, self.prefix, self.timing = bucket, prefix, timing
         self.requests: Dict[str, int] = {}  # by kind: put, fetch, swap, list
         self.error: Optional[Failure] = None  # of the last pass over the protocol
-        self._course = MemberProtocol(
-            me, bounds, timing, time.monotonic, time.time, random.SystemRandom().random
-        )
         self._lock = threading.Lock()
         self.over = threading.Event()
         self._woken = threading.Event()
+        self._course = MemberProtocol(
+            me, bounds, timing, time.monotonic, time.time, random.SystemRandom().random
+        )
+        self._peers = peers
+        if peers is not None:
+            peers.told = self._woken.set
+            self._course.ended, self._course.port = peers.has_ended, peers.port
         self._does: Dict[str, Callable[[Ask], Any]] = {
             "put": lambda ask: bucket.put(prefix + ask.key, ask.content),
             "fetch": lambda ask: bucket.fetch(prefix + ask.key),
@@ -65,7 +78,16 @@ class Member(threading.Thread):
                 (found.key[len(prefix + ask.key) :], found.etag)
                 for found in bucket.listing(prefix + ask.key)
             ],
+            "meet": self._meet,
         }
+
+    def _meet(self, ask: Ask) -> None:
+        """Connect to the node whose heartbeats are written at the key; without its port, its lease has to be enough."""
+        known = node_of(ask.key[len(NODES) :])
+        found = self.bucket.get(self.prefix + ask.key)
+        if self._peers is not None and known is not None and found is not None:
+            port = json.loads(found.decode("ascii")).get("port", 0)
+            self._peers.meet(known[0].id, known[0].host, port)
 
     def view(self) -> View:
         """Return what this node may do now."""
@@ -134,6 +156,8 @@ class Member(threading.Thread):
         return str(self._drive(fence.looked())[0].note)
 
     def run(self) -> None:
+        if self._peers is not None:
+            self._peers.start()
         self.over.wait(self._course.first_s())
         while not self.over.is_set():
             self._woken.clear()

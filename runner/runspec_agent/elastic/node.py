@@ -15,11 +15,14 @@ from runspec_agent.base.process import STOPS, Pace, Signals
 from runspec_agent.base.task_identity import seat, variable
 from runspec_agent.elastic.change_cost import Account
 from runspec_agent.elastic.checkpoint import CheckpointManifest, FencedSaver
+from runspec_agent.elastic.frameworks import import_before_joining, learn
 from runspec_agent.elastic.member import Member, timing
+from runspec_agent.elastic.peers import Peers
 from runspec_agent.elastic.policy import DONE, Bounds, Node, State, is_timeout
 from runspec_agent.elastic.progress import ProgressGuard
 from runspec_agent.elastic.protocol import STATE, View
 from runspec_agent.elastic.runtime import Program, Torchrun, Turn, torchrun_words
+from runspec_agent.elastic.warm import Warm, is_python
 from runspec_agent.env import address, program_env
 from runspec_agent.transfer import inputs, workdir
 from runspec_agent.transfer.output_saver import Saver
@@ -47,7 +50,7 @@ if TYPE_CHECKING:
         def late(self) -> Optional[str]: ...
 
 
-LOOK_S = 0.2  # at most, between two reads of the view
+LOOK_S = 0.05  # between two reads of the view
 QUICK_S = 2.0  # for the store to accept the record of a membership change
 STARTS = "starts/{}"
 
@@ -87,10 +90,12 @@ class Elastic:
         self._prepare()
         self.engine = self._engine()
         self.member = self._member()
-        self.member.start()
         self.own.start()
         try:
-            self.engine.prepare(self._localized())
+            env = self._localized()
+            import_before_joining(self.engine, self.bucket, self.prefix, env, self._leaves)
+            self.member.start()
+            self.engine.prepare(env)
             code = self.stay()
         finally:
             self.engine.kill()
@@ -146,13 +151,17 @@ class Elastic:
     def _engine(self) -> Program:
         grace_s, slots = self._grace_s(), self.record["slots"]
         argv = self.words or [files.local(word) for word in self.record.get("argv") or ()]
-        start = ["/bin/sh", self.agent.workdir.unpack_script()]
+        start, cwd = ["/bin/sh", self.agent.workdir.unpack_script()], self.agent.workdir.cwd
+        warm = None
+        if self.record["launch"] != "mpi" and is_python(argv, self.env.get("PATH")):
+            warm = Warm(os.path.join(self.folder, "warm"), start, argv, cwd)
+            argv = warm.words()
         if self.record["launch"] != "torchrun":
-            return Program([*start, *argv], self.agent.workdir.cwd, grace_s)
+            return Program([*start, *argv], cwd, grace_s, warm)
         own = torchrun_words(self.env["RUNSPEC_RUN"], self.bounds, slots, self.env["RUNSPEC_HOST"])
         folder = os.path.join(self.folder, "torchrun")
         os.mkdir(folder)
-        return Torchrun([*start, *own, *argv], self.agent.workdir.cwd, grace_s, folder, slots)
+        return Torchrun([*start, *own, *argv], cwd, grace_s, folder, slots, warm)
 
     def _grace_s(self) -> float:
         return read(
@@ -169,14 +178,18 @@ class Elastic:
         limit_s = self.record.get("timeout_s") or 0.0
         bounds = Bounds(least, most, self.record["attempts"], limit_s)
         times = timing(os.environ, self._grace_s() + limits.SAVE_S)
-        return Member(self.bucket.apart(), self.prefix, me, bounds, times)
+        return Member(self.bucket.apart(), self.prefix, me, bounds, times, Peers(me.host))
+
+    def _leaves(self, seconds: float) -> bool:
+        self.signals.wait(seconds)
+        return self.signals.stopping or self.agent.notice() is not None
 
     def stay(self) -> int:
-        pace = Pace(0.05, LOOK_S)
+        code: Optional[int] = None
         while True:
             if not self.member.is_alive():  # because of a bug, which the thread has printed
                 raise Failure("the membership of this node has ended", LOST)
-            for number in self.signals.wait(pace.pause_s()):
+            for number in self.signals.wait(LOOK_S if code is None else 0.0):
                 if number not in STOPS:  # a stop signal is handled once, by `_hear`
                     self.engine.send(number)
             self._hear()
@@ -185,8 +198,8 @@ class Elastic:
             code = self.engine.look()
             if code is not None:
                 self._ended(code)
-                pace.start()
             self.account.look()
+            learn(self.engine, self.bucket, self.prefix, self._localized)
             if self.turn is not None:
                 if self.leaving or view.rank is None or view.generation != self.turn.generation:
                     self._stop()

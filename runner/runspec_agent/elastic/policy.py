@@ -60,11 +60,12 @@ class Timing(NamedTuple):
     def of(cls, beat_s: float, grace_s: float) -> "Timing":
         """Return the durations for a heartbeat interval; *grace_s* is the program's time to save and end."""
         lease_s = limits.ELASTIC_LEASE * beat_s
+        folder = beat_s <= limits.ELASTIC_FOLDER_BEAT_S
         return cls(
             beat_s,
             lease_s,
             0.8 * lease_s,
-            beat_s / 5,
+            min(beat_s / 5, limits.ELASTIC_FOLDER_LOOK_S) if folder else beat_s / 5,
             60.0,
             max(beat_s, limits.ELASTIC_JOIN_S),
             grace_s + lease_s,

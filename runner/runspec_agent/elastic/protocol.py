@@ -78,6 +78,10 @@ class MemberProtocol:
             )
         self.me, self.bounds, self.timing = me, bounds, timing
         self._clock, self._wall, self._dice = clock, wall, dice
+        # Whether the agent of a node has certainly ended, of those that were met at the port in their record.
+        self.ended: Callable[[str], bool] = lambda _: False
+        self.port = 0
+        self._met = 0  # the last generation with whose nodes this one has met
         self.state: Optional[State] = None
         self._etag: Optional[str] = None
         self._sure = False  # whether _etag is that of the last write, as far as is known
@@ -174,6 +178,7 @@ class MemberProtocol:
         elif self._abandoned():
             yield from self._take_over(self.state)
         yield from self._say()
+        yield from self._meet()
         if beats and heard:
             self.answered_at = began
 
@@ -198,7 +203,12 @@ class MemberProtocol:
 
     def _beat(self) -> Work:
         self._beats += 1  # counted even if the write fails: an unchanged ETag is no heartbeat
-        record = {"beat": self._beats, "id": self.me.id, "generation": self._began}
+        record = {
+            "beat": self._beats,
+            "id": self.me.id,
+            "generation": self._began,
+            "port": self.port,
+        }
         yield Ask("put", NODES + name_of(self.me), json.dumps(record, sort_keys=True).encode())
         now = self._clock()
         self._next_beat = now + self.timing.beat_s * (0.9 + self._dice() / 10)
@@ -230,6 +240,21 @@ class MemberProtocol:
         if state.phase == FORMING and rank == 0 and over == self._began and word == FINISHED:
             return FINISHED
         return READY if self._idle and state.phase != DONE else ""
+
+    def _meet(self) -> Work:
+        """Connect the leader with all members, once in each generation, so that a loss of either shows at once."""
+        state = self.state
+        if (
+            not self.port
+            or state is None
+            or state.phase != RUNNING
+            or self._met == state.generation
+        ):
+            return
+        self._met = state.generation
+        for node in state.members:
+            if node.id != self.me.id and (self._leads or node.id == state.leader):
+                yield Ask("meet", NODES + name_of(node))
 
     def _look(self) -> Work:
         found = yield Ask("fetch", STATE)
@@ -275,7 +300,8 @@ class MemberProtocol:
         assert self.state is not None, "BUG: no state was read"
         if self.state.phase == DONE or self._words - {OVERDUE}:
             return False
-        return not self.state.leader or self._clock() - self._changed > self.timing.lease_s
+        leader, silent_s = self.state.leader, self._clock() - self._changed
+        return not leader or self.ended(leader) or silent_s > self.timing.lease_s
 
     def _take_over(self, state: State) -> Work:
         new = state._replace(number=state.number + 1, term=state.term + 1, leader=self.me.id)
@@ -300,6 +326,7 @@ class MemberProtocol:
         said = yield Ask("list", SAID.format(state.generation))
         now = self._clock()
         watch.take(nodes, said, now, self.timing)
+        watch.lose(node.id for node in state.members if self.ended(node.id))
         sight = watch.sight(asked, self._wall())
         new = decide(state, sight, self.bounds, self.timing)
         if newcomers(state, sight, self.bounds, self.timing):

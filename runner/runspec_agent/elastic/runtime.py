@@ -6,17 +6,18 @@ A runtime is started with the data of a generation, asked to stop, and polled; i
 import os
 import signal
 import time
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from runspec_agent.base import files, process
 from runspec_agent.base.job_env import LOST, STOPPED
 from runspec_agent.base.process import Child
 from runspec_agent.elastic import torch_rendezvous
 from runspec_agent.elastic.torch_rendezvous import BACKEND, FOLDER, RUNNING, VIEW
+from runspec_agent.elastic.warm import Warm
 from runspec_agent.env import sockets
 
 LATE_S = 15.0  # seconds for torchrun to notice that its workers have ended
-LOOK_S = 0.2  # seconds between torchrun's checks of its workers
+LOOK_S = 0.05  # seconds between torchrun's checks of its workers
 RESTARTS = (
     1000000  # the agent counts failures: the end of a generation is not a failure of torchrun
 )
@@ -34,14 +35,35 @@ class Turn(NamedTuple):
 
 
 class Program:
-    """A program that is started again for each generation: `launch: none`, and `mpi` with the agent's launcher."""
+    """A program that is started again for each generation: `launch: none`, and `mpi` with the agent's launcher.
 
-    def __init__(self, argv: List[str], cwd: Optional[str], grace_s: float) -> None:
-        self.argv, self.cwd, self.grace_s = argv, cwd, grace_s
+    With *warm*, which *argv* then uses, it is started as a fork of a process that has imported what it imports.
+    """
+
+    def __init__(
+        self, argv: List[str], cwd: Optional[str], grace_s: float, warm: Optional[Warm] = None
+    ) -> None:
+        self.argv, self.cwd, self.grace_s, self.warm = argv, cwd, grace_s, warm
         self.child: Optional[Child] = None
 
     def prepare(self, env: Mapping[str, str]) -> None:
         """Do what can be done before the first generation of this node."""
+
+    def warm_up(self, names: Sequence[str], env: Mapping[str, str]) -> None:
+        """Prepare later starts of the program, which imports the frameworks *names*."""
+        if self.warm is not None:
+            self.warm.start(names, self._worker_environment(env))
+
+    def is_ready(self) -> bool:
+        """Return whether the program can be started without waiting for imports, as far as that is possible."""
+        return self.warm is None or self.warm.is_ready()
+
+    def _worker_environment(self, env: Mapping[str, str]) -> Dict[str, str]:
+        return dict(env)
+
+    def _reap(self, child: Child) -> None:
+        kept = None if self.warm is None else self.warm.child
+        process.reap((child,) if kept is None else (child, kept))
 
     def start(self, turn: Turn, env: Mapping[str, str]) -> None:
         self.child = Child(self.argv, env, self.cwd)
@@ -59,12 +81,12 @@ class Program:
         """Return the exit code of a program that has ended since the last call, once; no process of it is left then."""
         if self.child is None:
             return None
-        process.reap((self.child,))
+        self._reap(self.child)
         self.child.tick()
         if not self.child.is_over():
             return None
         code, self.child = self.child.exit_code, None
-        process.kill_rest()
+        process.kill_rest(spared=0 if self.warm is None else self.warm.pid)
         return code
 
     def end(self) -> None:
@@ -85,9 +107,15 @@ class Torchrun(Program):
     """
 
     def __init__(
-        self, argv: List[str], cwd: Optional[str], grace_s: float, folder: str, slots: int
+        self,
+        argv: List[str],
+        cwd: Optional[str],
+        grace_s: float,
+        folder: str,
+        slots: int,
+        warm: Optional[Warm] = None,
     ) -> None:
-        super().__init__(argv, cwd, grace_s)
+        super().__init__(argv, cwd, grace_s, warm)
         self.folder, self.slots = folder, slots
         self._turn: Optional[Turn] = None
         self._stop_at: Optional[float] = None  # when the workers were asked to stop
@@ -95,7 +123,8 @@ class Torchrun(Program):
 
     def prepare(self, env: Mapping[str, str]) -> None:
         """Let torchrun import torch while this node waits, so that the other nodes need not wait for that."""
-        self.child = Child(self.argv, self._environment(env), self.cwd)
+        if self.child is None:
+            self.child = Child(self.argv, self._environment(env), self.cwd)
 
     def start(self, turn: Turn, env: Mapping[str, str]) -> None:
         self._turn, self._stop_at = turn, None
@@ -110,11 +139,26 @@ class Torchrun(Program):
         if self.child is None:
             self.child = Child(self.argv, self._environment(env), self.cwd)
 
-    @staticmethod
-    def _has_ended(child: Child) -> bool:
+    def _has_ended(self, child: Child) -> bool:
         """Return whether torchrun has ended while it waited, for example by a signal that was passed on to it."""
-        process.reap((child,))
+        self._reap(child)
         return child.code is not None
+
+    def is_ready(self) -> bool:
+        if self.child is None or self._has_ended(self.child):
+            return True
+        waits = os.path.exists(os.path.join(self.folder, torch_rendezvous.STOPPED))
+        return waits and super().is_ready()
+
+    def _worker_environment(self, env: Mapping[str, str]) -> Dict[str, str]:
+        """Return what torchrun gives its workers, but for what differs between generations."""
+        found = self._environment(env)
+        found.pop("PYTHONPATH")
+        if env.get("PYTHONPATH"):
+            found["PYTHONPATH"] = env["PYTHONPATH"]
+        if self.slots > 1:
+            found.setdefault("OMP_NUM_THREADS", "1")
+        return found
 
     def _environment(self, env: Mapping[str, str]) -> Dict[str, str]:
         """Return the environment of torchrun: its Python finds the handler on PYTHONPATH."""

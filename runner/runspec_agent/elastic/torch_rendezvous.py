@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 BACKEND = "runspec"
 FOLDER = "RUNSPEC_TORCHRUN"  # the variable with the folder of the two files
 VIEW, STOPPED = "view.json", "stopped.json"
-LOOK_S = 0.05
+LOOK_S = 0.02
 RUNNING = "running"
 RANKS = "torchelastic/assigned_ranks/"
 

@@ -178,6 +178,8 @@ class Machine:
         self.course = MemberProtocol(
             self.me, world.bounds, world.timing, self.clock, lambda: world.now, dice.random
         )
+        self.course.ended, self.course.port = self._knows_ended, 1 + number
+        self.met: set[str] = set()
         self.running = 0  # the generation of its program
         self.rank = 0
         self.stopping = False
@@ -227,6 +229,17 @@ class Machine:
 
     # The network.
 
+    def _knows_ended(self, who: str) -> bool:
+        """Say whether the port of that agent refuses a connection: it had accepted one, and is gone now."""
+        gone = not next(node.up for node in self.world.nodes if node.me.id == who)
+        return who in self.met and gone and self.asks and self.hears
+
+    def _connect(self, ask: Ask) -> None:
+        name = ask.key.rpartition("/")[2]
+        for node in self.world.nodes:
+            if name.startswith(node.me.id + ",") and node.up and node.asks and node.hears:
+                self.met.add(node.me.id)
+
     def work(self, work: Work, then: Then, reply: Any = None, error: Failure | None = None) -> None:
         try:
             ask = work.throw(error) if error else work.send(reply)
@@ -251,7 +264,9 @@ class Machine:
             world.store.do(ask, self.me.id)
 
         def arrive() -> None:
-            reply = world.store.do(ask, self.me.id)
+            reply = None if ask.verb == "meet" else world.store.do(ask, self.me.id)
+            if ask.verb == "meet":
+                self._connect(ask)
             self._pause()
             if ask.verb in WRITES and world.dice.random() < world.doubles:
                 world.at(world.now + world.dice.uniform(0, LATE_S), again)

@@ -56,6 +56,7 @@ class Engine:
 
     def __init__(self) -> None:
         self.started: list[int] = []
+        self.warm = None
 
     def start(self, turn: Any, env: object) -> None:
         self.started.append(turn.generation)

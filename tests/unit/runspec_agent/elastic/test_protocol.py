@@ -51,6 +51,21 @@ def leader(world: World) -> Machine:
     return next(node for node in world.nodes if node.me.id == state(world).leader)
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_the_end_of_an_agent_is_noticed_before_its_lease_ends(first: bool) -> None:
+    """Also that of the leader: the port of its agent refuses a connection to another node."""
+    world = running(3)
+    world.run(world.now + 20.0)
+    lost = next(node for node in world.nodes if (node is leader(world)) == first)
+    lost.kill()
+    began = world.now
+
+    assert world.run(began + 60.0, lambda: state(world).generation > 1, every_s=0.1)
+
+    assert world.now - began < TIMING.beat_s + 2.0
+    assert lost.me.host in state(world).why
+
+
 def test_a_node_asks_twice_a_beat_and_the_leader_four_times() -> None:
     """Beat and look; the leader lists nodes and words instead of looking, and renews the state."""
     world = running(8)
