@@ -10,13 +10,15 @@ import importlib
 import os
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 folder, notes = sys.argv[1:3]
 del sys.argv[1:3]
 sys.path.insert(0, folder)
 
 
-def born():
+def born() -> float:
     """Return when this process was started or forked, in Unix time; see proc(5), starttime."""
     with open("/proc/self/stat", encoding="ascii") as stat:
         ticks = int(stat.read().rpartition(")")[2].split()[19])
@@ -24,14 +26,14 @@ def born():
     return time.time() - age_s
 
 
-def note(what, at=None):
+def note(what: str, at: float | None = None) -> None:
     print(f"{what} {at or time.time():.3f} {time.process_time():.3f}", file=file, flush=True)
 
 
-def after(what, function):
+def after(what: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return *function*, which notes *what* when it has ended."""
 
-    def noting(*given, **named):
+    def noting(*given: Any, **named: Any) -> Any:
         found = function(*given, **named)
         note(what)
         return found
