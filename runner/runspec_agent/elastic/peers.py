@@ -41,7 +41,7 @@ class Peers(threading.Thread):
         self._selector.register(self._wakes, selectors.EVENT_READ)
         self._listener = self._listening(host)
         self.port = self._listener.getsockname()[1] if self._listener is not None else 0
-        self._heard: List[socket.socket] = []  # connections of others, which are kept open
+        self.heard: List[socket.socket] = []  # connections of others, which are kept open
 
     def meet(self, who: str, host: str, port: int) -> None:
         """Connect to the agent of *who*, once."""
@@ -82,7 +82,7 @@ class Peers(threading.Thread):
     def _accept(self) -> None:
         assert self._listener is not None, "BUG: nothing listens"
         with contextlib.suppress(OSError):
-            self._heard.append(self._listener.accept()[0])
+            self.heard.append(self._listener.accept()[0])
 
     def _connect(self, peer: Peer) -> None:
         try:

@@ -85,5 +85,5 @@ def test_agents_meet(peers: Peers) -> None:
 
     peers.meet("other", HOST, other.port)
 
-    wait_for(lambda: len(other._heard) == 1)
+    wait_for(lambda: len(other.heard) == 1)
     assert not peers.has_ended("other")
