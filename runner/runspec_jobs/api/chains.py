@@ -142,11 +142,9 @@ def load_chain(
 def foresee_resumed(chain: Chain, *, on_event: OnEvent | None = None) -> Chain:
     """Return *chain* as `apply_chain` with `resume` would start it, for the plans of its jobs; nothing is started."""
     reporter, jobs = Events(on_event), chain.chained
+    wanted = Wanted(needed=False)
     inputs = {
-        name: planned_run.foresee(
-            made, made.provider.connect(made.facts), reporter, Wanted(needed=False)
-        )
-        for name, made in jobs.inputs.items()
+        name: planned_run.foresee(made, reporter, wanted) for name, made in jobs.inputs.items()
     }
     return replace(chain, chained=replace(jobs, inputs=inputs))
 

@@ -487,8 +487,7 @@ def foresee(job: Job, *, resume: bool | str, on_event: OnEvent | None = None) ->
     wanted = _parse_wanted(job, resume)
     if wanted is None:
         return job
-    client = job.inputs.provider.connect(job.inputs.facts)
-    made = planned_run.foresee(job.inputs, client, Events(on_event), wanted)
+    made = planned_run.foresee(job.inputs, Events(on_event), wanted)
     return replace(job, inputs=made)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from runspec_jobs.api import jobs, lifecycle
+from runspec_jobs.api import jobs
 from runspec_jobs.api.jobs import Change, Job, Overrides, Plan
 from runspec_jobs.api.specs import is_chain
 from runspec_jobs.cli import costs, diagnostics, import_, output, plan_view
@@ -87,7 +87,10 @@ def plan_(options: PlanOptions) -> int:
     if options.smoke:
         sizes = [jobs.make_smoke_test(one) for one in sizes]
     begin = options.resume if options.from_save is None else options.from_save
-    sizes = [lifecycle.foresee(one, resume=begin, on_event=ProgressPrinter()) for one in sizes]
+    if begin:
+        from runspec_jobs.api import lifecycle  # slow to import, and other plans need no run
+
+        sizes = [lifecycle.foresee(one, resume=begin, on_event=ProgressPrinter()) for one in sizes]
     if options.export is not None and len(sizes) > 1:
         what = "--export writes one job, and a spec with `scaling` describes several"
         raise UsageError(what, "remove scaling, and set cluster.nodes")

@@ -104,8 +104,7 @@ def add_saves(inputs: PlanInputs, wanted: Wanted, reporter: Reporter) -> PlanInp
     if place is None:
         if not wanted.needed:
             return inputs
-        message = f"'{inputs.provider.name}', as it is set up here, cannot begin with what another run has saved"
-        raise Unavailable(message, "docs/resume.md says which providers can")
+        raise _refuse_without_agent(inputs, wanted)
     source = _find_named(wanted, reporter) if wanted.run else _find_last(inputs, wanted, reporter)
     if source is None:
         return inputs
@@ -119,6 +118,16 @@ def add_saves(inputs: PlanInputs, wanted: Wanted, reporter: Reporter) -> PlanInp
     sources = {name: bundle.source for name, bundle in bundles.items()}
     facts = inputs.facts._replace(resume=resume, sources={**inputs.facts.sources, **sources})
     return replace(inputs, facts=facts, copies=bundles)
+
+
+def _refuse_without_agent(inputs: PlanInputs, wanted: Wanted) -> Unavailable:
+    """Return the refusal of a job whose outputs nothing in it could restore, with what it can do instead."""
+    last = next(reversed(run_record.list_runs(inputs.spec.name)), None)
+    run = wanted.run or (last.run if last is not None else "RUN")
+    output = next((one.name for one in inputs.spec.outputs), "OUTPUT")
+    message = f"'{inputs.provider.name}', as it is set up here, cannot begin with what another run has saved"
+    way = f"source: run://{run}/{output}"
+    return Unavailable(message, f"mount it, and let the script copy what it needs: {way}")
 
 
 def demand_planned(plan: Plan, resume: Resume | None) -> None:

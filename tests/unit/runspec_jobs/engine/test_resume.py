@@ -26,6 +26,7 @@ from runspec_jobs.provider import Resume, Source, Step, SupportsRunMounts
 from runspec_jobs.provider.saved_outputs import read_saved_outputs
 from runspec_jobs.provider.streams.tar_stream import tar_blocks
 from runspec_jobs.provider.types import copy_name
+from tests.support.profiles import own_profile
 from tests.unit.specs import test_plans
 
 SPEC: dict[str, Any] = {
@@ -302,6 +303,28 @@ def test_the_status_of_a_run_says_how_it_is_resumed(
     assert f"  goes on from: {shown}\n" in capsys.readouterr().out
     assert run(["report", second["run"], "--html", "page.html"]) == 0
     assert shown in Path("page.html").read_text()
+
+
+def test_a_job_without_an_agent_is_told_to_mount_what_it_would_begin_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    of_aws = {"name": "far", "provider": "aws-batch", "container": {"image": "python:3.12"}}
+    Path("far.yaml").write_text(json.dumps({**SPEC, **of_aws, "providers": {}}))
+    instance = "arn:aws:iam::123456789012:instance-profile/i"
+    settings = {
+        "region": "eu-west-1", "bucket": "bucket", "files": "signed", "subnets": ["subnet-1"],
+        "security_groups": ["sg-1"], "instance_role": instance,
+    }  # fmt: skip
+    own_profile().write_text(json.dumps({"providers": {"aws-batch": settings}}))
+
+    assert run(["plan", "far.yaml", "--from", "job-7k2m9p"]) == 2
+    assert "there is no run 'job-7k2m9p'" in capsys.readouterr().err
+    assert run(["plan", "far.yaml", "--resume"]) == 69
+
+    said = capsys.readouterr().err
+    assert "'aws-batch', as it is set up here, cannot begin with what another run has saved" in said
+    assert "mount it, and let the script copy what it needs: source: run://RUN/state" in said
 
 
 @pytest.mark.process
