@@ -162,9 +162,6 @@ def _container(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem
             else "not installed: the image that replaces the spec's must contain the packages"
         )
         yield Problem(("container", "requirements"), what, severity="note")
-    if wanted.build_constraints and decision.installs:
-        what = "ignored: the image's pip builds source packages without these constraints"
-        yield Problem(("container", "build_constraints"), what, severity="note")
 
 
 def _program(decision: Decision, spec: Spec) -> Iterator[Problem]:

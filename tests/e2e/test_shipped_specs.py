@@ -144,6 +144,8 @@ class Large(NamedTuple):
 
 
 INSTALLED = "container.requirements=[]"
+# What the job before it in the chain makes; tests/e2e/test_article_aws_batch.py has both.
+BEST = "mounts=[{name: code, source: ./lenet, target: /job/code}, {name: model, source: ./best, target: /job/model}]"
 NO_GPU = "cluster={nodes: 1}"
 UNSHARED = {
     "aws-batch": "the profile has no shared file system 'workspace'",
@@ -164,7 +166,7 @@ LARGE = {
     "horovod/digits": Large("of 297 digits", "horovod", (), (), {"azure-batch-ai": "from: first"}),
     "horovod/scaling": Large("2 processes, loss=", "horovod", ("processes_per_node=2",)),
     "mnist-chainer": Large("Num process (COMM_WORLD): 2", "", (), ("--epoch", "1", "--unit", "10")),
-    "aws-batch/predict": Large("predicted=1000", "torch", (INSTALLED,)),
+    "aws-batch/predict": Large("predicted=1000", "torch", (INSTALLED, BEST)),
     "aws-batch/search": Large(
         "validation-accuracy=",
         "torch",

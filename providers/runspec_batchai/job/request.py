@@ -20,6 +20,7 @@ UNITS = (
     "m",
     "g",
 )  # https://docs.docker.com/reference/cli/docker/container/run/ (--shm-size)
+BUILT_WITH = '"$AZ_BATCHAI_JOB_TEMP"/built-with.txt'
 
 
 class Task(NamedTuple):
@@ -42,7 +43,7 @@ def properties(
         "nodeCount": decision.nodes,
         "containerSettings": _container(decision),
         **toolkits.settings(decision, spec, task.values),
-        "jobPreparation": _preparation(decision, facts.requirements),
+        "jobPreparation": _preparation(decision, spec, facts.requirements),
         "stdOutErrPathPrefix": store_volumes.logs(options),
         "inputDirectories": store_volumes.inputs(spec, facts),
         "outputDirectories": store_volumes.outputs(spec, task.run, options),
@@ -85,13 +86,22 @@ def docker_size(count: int) -> str:
     return f"{count}{UNITS[unit]}"
 
 
-def _preparation(decision: Decision, requirements: tuple[str, ...]) -> dict[str, str] | None:
-    """Return the preparation, which installs packages: https://pip.pypa.io/en/stable/cli/pip_install/"""
+def _preparation(
+    decision: Decision, spec: Spec, requirements: tuple[str, ...]
+) -> dict[str, str] | None:
+    """Return the preparation, which installs packages: https://pip.pypa.io/en/stable/cli/pip_install/
+
+    Before pip 25.3, only PIP_CONSTRAINT reaches the builds of source distributions.
+    """
     options = decision.options
     lines = [options.preparation] if options.preparation else []
     if decision.installs and requirements:
-        wanted = " ".join(shlex.quote(line) for line in requirements)
-        lines.append(f"python3 -m pip install --no-cache-dir --disable-pip-version-check {wanted}")
+        pip = "python3 -m pip install --no-cache-dir --disable-pip-version-check"
+        if spec.container.build_constraints:
+            limits = " ".join(map(shlex.quote, spec.container.build_constraints))
+            lines.append(f"printf '%s\\n' {limits} >{BUILT_WITH}")
+            pip = f"PIP_CONSTRAINT={BUILT_WITH} PIP_BUILD_CONSTRAINT={BUILT_WITH} {pip}"
+        lines.append(f"{pip} {' '.join(map(shlex.quote, requirements))}")
     return {"commandLine": " && ".join(lines)} if lines else None
 
 

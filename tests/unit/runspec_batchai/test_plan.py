@@ -51,6 +51,24 @@ def test_the_calls_are_those_of_the_hands_on() -> None:
     ]
 
 
+@pytest.mark.parametrize("limits", [[], ["setuptools<74", "wheel"]])
+def test_packages_are_built_with_the_constraints_of_the_spec(
+    tmp_path: Path, limits: list[str]
+) -> None:
+    container = {"image": "i:1", "requirements": ["old==1"], "build_constraints": limits}
+    line = properties(spec(container=container))["jobPreparation"]["commandLine"]
+    pip = tmp_path / "python3"
+    pip.write_text('#!/bin/sh\necho "$*"\n[ ! "$PIP_BUILD_CONSTRAINT" ] || cat "$PIP_CONSTRAINT"\n')
+    pip.chmod(0o755)
+
+    env = {"PATH": f"{tmp_path}:{os.defpath}", "AZ_BATCHAI_JOB_TEMP": str(tmp_path)}
+    said = subprocess.run(["/bin/sh", "-c", line], env=env, capture_output=True, check=True)
+
+    words, *read = said.stdout.decode().splitlines()
+    assert words.endswith("pip install --no-cache-dir --disable-pip-version-check old==1")
+    assert read == limits
+
+
 def test_a_shell_makes_the_users_words_of_the_command_line() -> None:
     body = properties(spec(command=["printf", "%s\\n", *WORDS]))
 
