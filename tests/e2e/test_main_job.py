@@ -99,7 +99,9 @@ def test_both_nodes_worked_in_folders_of_their_own(applied: tuple[Path, str, str
     assert sorted(node.name for node in nodes) == ["0", "1"]
 
 
-def test_the_environment_is_built_once_and_told_while_it_is(applied: tuple[Path, str, str]) -> None:
+def test_an_environment_is_built_once_and_its_progress_shown(
+    applied: tuple[Path, str, str],
+) -> None:
     told = applied[2]
 
     assert "build the environment of" in told

@@ -68,7 +68,7 @@ def test_files_without_a_name_or_a_link_are_no_logs(opened: Callable[[str], Work
     assert list(account.client().streams(RUN)) == []
 
 
-def test_a_usage_without_its_numbers_says_nothing(opened: Callable[[str], Workspace]) -> None:
+def test_a_usage_without_its_numbers_is_left_out(opened: Callable[[str], Workspace]) -> None:
     account = opened("running")
     usages = [{"name": {"value": "Clusters"}, "limit": 3}, {"currentValue": 1, "limit": 2}]
     account.cloud.says("Usages_List", {"value": usages})

@@ -600,7 +600,7 @@ def test_a_task_that_does_not_listen_is_ended_and_the_others_are_not(
     )
 
 
-def test_a_job_of_another_cluster_is_neither_believed_nor_missed(
+def test_a_job_id_on_another_cluster_is_refused_and_never_read_as_gone(
     client: SlurmClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two clusters may share a home: the one that does not know the job has not lost it, and submits no other."""

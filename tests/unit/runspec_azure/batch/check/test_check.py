@@ -561,7 +561,7 @@ def test_a_machine_that_other_regions_have_is_told_with_them() -> None:
     )
 
 
-def test_more_machines_than_may_talk_to_each_other_are_told() -> None:
+def test_more_nodes_than_a_pool_can_connect_is_a_problem() -> None:
     told = [p.what for p in problems(spec(cluster={"nodes": 2}), max_nodes=300)]
 
     assert any("max_nodes: 300" in what and "80 at most" in what for what in told)
