@@ -27,12 +27,15 @@ from runspec_jobs.provider import (
     OutputFile,
     Places,
     Progress,
+    Released,
     RemoteError,
     Request,
     Response,
     RunspecError,
+    Seat,
     Status,
     Step,
+    Submits,
     state_folder,
 )
 from runspec_jobs.provider.machines import Usage
@@ -174,6 +177,20 @@ class LocalClient:
                 for task in tasks:
                     (folder / "stop" / str(task)).touch(mode=0o600)
                 self._signal(folder, signal.SIGHUP)
+
+    def release(
+        self, run: str, away: Collection[Seat], back: Collection[Seat], submits: Submits
+    ) -> Released:
+        """Change the records on the disk, which the agents read, and wake the supervisor, which starts nodes."""
+        folder = self._folder(run)
+        with self._in_words():
+            leaving = status.present(folder) & status.released(folder)
+            status.note_released(folder, away, {*back} - leaving)
+            if away or back:
+                self._signal(folder, signal.SIGHUP)
+            leaving = status.present(folder) & {*away, *leaving}
+            waiting = status.away(folder) & ({*back} - {*away})  # for the supervisor to start them
+            return Released(status.released(folder), leaving | waiting)
 
     def streams(self, run: str) -> Sequence[Stream]:
         return status.streams(self._folder(run))

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from runspec_agent.base.end_causes import AWAY
 from runspec_jobs.provider import (
     Attempt,
     MembershipChange,
     NodeStatus,
     OutputFile,
     RemoteError,
+    Seat,
     State,
     Status,
     Unavailable,
@@ -105,6 +107,36 @@ def status(folder: Path) -> Status:
     return Status(State.FAILED, reason, None, tuple(_ended_with(nodes, State.FAILED, reason)))
 
 
+def present(folder: Path) -> set[Seat]:
+    """Return the nodes that run."""
+    return {node[:2] for node in status(folder).nodes if node.state is State.RUNNING}
+
+
+def away(folder: Path) -> set[Seat]:
+    """Return the nodes that have left since they were released, or were not started."""
+    return {node[:2] for node in status(folder).nodes if node.reason == AWAY}
+
+
+def released(folder: Path) -> set[Seat]:
+    """Return the nodes that were released, and not asked for since."""
+    try:
+        names = os.listdir(folder / "released")
+    except FileNotFoundError:
+        return set()
+    count = int(job(folder)["nodes"])
+    return {divmod(int(name), count) for name in names if name.isdecimal()}
+
+
+def note_released(folder: Path, away: Collection[Seat], back: Collection[Seat]) -> None:
+    """Record that the nodes *away* are released, and that *back* are asked for again."""
+    kept, count = folder / "released", int(job(folder)["nodes"])
+    for task, rank in away:
+        kept.mkdir(mode=0o700, exist_ok=True)
+        (kept / str(task * count + rank)).touch(mode=0o600)
+    for task, rank in back:
+        (kept / str(task * count + rank)).unlink(missing_ok=True)
+
+
 def _events(folder: Path) -> list[events.Event]:
     """Return the events so far; none if their file cannot be read, which must not keep the run from its end."""
     try:
@@ -134,7 +166,9 @@ def _nodes(noted: list[events.Event]) -> Iterator[NodeStatus]:
             {e["attempt"]: e.get("at") for e in attempts if e["state"] == "running"},
         )
         over = tuple(_attempt(e, began_s.get(e["attempt"])) for e in attempts if "exit_code" in e)
-        code, why = last.get("exit_code"), last["reason"] if last["state"] == "waiting" else ""
+        code, why = last.get("exit_code"), last.get("reason", "")
+        why = why if last["state"] == "waiting" or why == AWAY else ""
+        code = None if why == AWAY else code
         now_s = began_s.get(last["attempt"]) if last["state"] == "running" else None
         state = State(last["state"])
         if lost := unsaved.get(

@@ -28,10 +28,10 @@ STEPS = 2000
 class Job:
     """A spec that was applied, and its run."""
 
-    def __init__(self, folder: Path, **more: Any) -> None:
+    def __init__(self, folder: Path, steps: int = STEPS, pace_s: float = 0.05, **more: Any) -> None:
         self.folder, code = folder, folder / "code"
         code.mkdir()
-        words = sgd(code, STEPS, 0.05)
+        words = sgd(code, steps, pace_s)
         spec = {
             "apiVersion": "runspec/v1",
             "name": "elastic",

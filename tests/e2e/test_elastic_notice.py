@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from runspec_agent.base.end_causes import AWAY
 from tests.support.agent.elastic_nodes import Elastic
 from tests.support.agent.metadata_services import NOTICE, AzureMachine, Machine
 from tests.support.saved_outputs import saved
@@ -65,12 +66,12 @@ def is_saved(job: Elastic) -> bool:
     return "saved" in saved(job.kept())
 
 
-def check(job: Elastic, why: str) -> None:
+def check(job: Elastic, why: str, ends_with: int = 143) -> None:
     """It heard once, could read why, and what it saved then counts; others know that the node has gone."""
     code = job.ended(0)
 
     assert json.loads(saved(job.kept())["saved"]) == [why + "\n"]
-    assert code == 143
+    assert code == ends_with
     names = [path.name for path in (job.run / "elastic" / "0" / "nodes").iterdir()]
     assert [name.rpartition(",")[2] for name in sorted(names)][1:] == ["gone", "leaving"]
     assert job.state()["leader"] == ""
@@ -101,6 +102,21 @@ def test_of_a_signal_to_the_batch_script_of_slurm(start: Callable[..., Elastic])
     job.nodes[0].send_signal(signal.SIGTERM)
 
     check(job, "told to end")
+
+
+def test_of_a_release(start: Callable[..., Elastic]) -> None:
+    """It ends with 0 where a service would repeat a failure, and leaves at once if it is started again."""
+    job = start({}, nobody, ends=True)
+    (job.run / "released").mkdir()
+
+    (job.run / "released/0").touch()
+
+    check(job, AWAY, 0)
+    job.start(0)
+    assert job.ended(0) == 0
+    assert "this node was released" in job.said(0) and "generation" not in job.said(0)
+    ends = sorted(path.name for path in (job.run / "ends/0").glob("*/*"))
+    assert ends == ["0-143-released"] * 2
 
 
 def test_of_a_spot_machine_of_aws(start: Callable[..., Elastic]) -> None:

@@ -86,6 +86,14 @@ class Checked(NamedTuple):
 
 # The program, options and files of these commands are checked, as in all other blocks.
 CHECKED: Mapping[str, Checked] = {
+    "docs/elastic.md: runspec resize mnist 8": Checked(
+        "it needs an elastic run that is alive",
+        "tests/e2e/test_elastic_pool.py::test_nodes_that_are_given_back_cost_no_step_and_come_when_they_are_asked_for",
+    ),
+    "docs/elastic.md: runspec resize training 8": Checked(
+        "it needs an elastic run that is alive",
+        "tests/e2e/test_slurm_elastic.py::test_nodes_that_are_given_back_are_free_until_they_are_asked_for",
+    ),
     "docs/resume.md: runspec apply job.yaml --resume": Checked(
         "it needs a run that was cancelled or has failed",
         "tests/e2e/test_resume.py::test_a_cancelled_job_goes_on_from_its_last_save_and_repeats_no_step",

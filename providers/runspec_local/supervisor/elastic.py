@@ -49,7 +49,7 @@ def words(job: Mapping[str, Any], task: int, rank: int, folder: Path) -> dict[st
     return {
         "RUNSPEC_STORE": f"file://{Path(job['folder']).parent.parent}",  # keys begin with runs/RUN/
         "RUNSPEC_JOB": job["run"],
-        "RUNSPEC_INDEX": str(task * job["nodes"] + rank),
+        "RUNSPEC_INDEX": str(index(job, task, rank)),
         "RUNSPEC_BELOW": str(folder),
         "RUNSPEC_SCRATCH": str(folder),  # removed with the run, also if the agent is killed
     }
@@ -61,6 +61,16 @@ def lost(code: int) -> bool:
     It is negative after a signal.
     """
     return code < 0 or code in (STOPPED, AGAIN)
+
+
+def index(job: Mapping[str, Any], task: int, rank: int) -> int:
+    """Return the number of a node among the nodes of all tasks, by which its agent is known."""
+    return task * int(job["nodes"]) + rank
+
+
+def released(job: Mapping[str, Any], task: int, rank: int) -> bool:
+    """Return whether a node was released, and not asked for since."""
+    return Path(job["folder"], "released", str(index(job, task, rank))).exists()
 
 
 def over(job: Mapping[str, Any], task: int) -> bool:

@@ -138,6 +138,8 @@ class Attempt:
         self.network: Child | None = None
         self.saving = False  # whether the nodes have ended and their outputs are being saved
         self.tries: dict[int, int] = {}  # attempts of each node of an elastic job
+        self.returns: dict[int, int] = {}  # of those, how often each came back
+        self.released: set[int] = set()  # nodes of an elastic job that were given back
         self.log_sizes: dict[int, int] = {}  # bytes in the log of each node before it
 
     @property

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from runspec_agent.base.end_causes import MPI_HINT
+from runspec_agent.base.end_causes import AWAY, MPI_HINT
 from runspec_agent.base.failure import STOPPED
 from runspec_agent.base.light_typing import Any
 from runspec_local.errors import full_disk, not_started
@@ -73,7 +73,7 @@ class Supervisor:
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: object) -> None:
-        # SIGHUP only wakes the loop: the terminal has closed, or a task is to stop.
+        # SIGHUP only wakes the loop: the terminal has closed, a task is to stop, or a node is asked for.
         if number != signal.SIGHUP:
             self.asked = True
 
@@ -84,6 +84,7 @@ class Supervisor:
             if self.asked:
                 self._cancel()
             self._stop(self._stop_files() - self.unwanted)
+            self._bring_back()
             self._begin_waiting()
             if self.running or self.waiting:
                 self._sleep()
@@ -177,6 +178,9 @@ class Supervisor:
                 if self._is_over(task, attempt):
                     return
                 due = time.monotonic() + STARTING_S
+            if "elastic" in self.job and elastic.released(self.job, task, node.rank):
+                self._keep_away(task, node.rank)
+                continue
             self._tell(task, node.rank, "running")
             try:
                 self._start(node, attempt)
@@ -257,6 +261,8 @@ class Supervisor:
             if child.ended:
                 code = child.reap()
                 attempt.codes[rank] = ending.shell_code(code)
+                if self._has_left(task, rank, code):
+                    attempt.released.add(rank)
                 self._ended(task, rank)
                 if "elastic" in self.job:
                     self._replace(task, rank, code)
@@ -269,6 +275,9 @@ class Supervisor:
 
     def _ended(self, task: int, rank: int) -> None:
         attempt = self.running[task]
+        if rank in attempt.released:
+            self._keep_away(task, rank)
+            return
         if attempt.late:
             attempt.codes[rank] = TOO_LONG
         unable = self._why_unable(task, rank)
@@ -311,25 +320,54 @@ class Supervisor:
         image, engine = self.job["container"]["image"], self.job["engine"]
         return f"{engine} could not start the image {image}: {ending.engine_reason(said)}"
 
+    def _has_left(self, task: int, rank: int, code: int) -> bool:
+        """Return whether a node of an elastic job has ended because it was released, and not with the job."""
+        if "elastic" not in self.job or self.running[task].ending is not None or self.asked:
+            return False
+        return elastic.lost(code) and elastic.released(self.job, task, rank)
+
+    def _keep_away(self, task: int, rank: int) -> None:
+        """Record that a released node has left, or was not started."""
+        attempt = self.running[task]
+        attempt.released.add(rank)
+        code = attempt.codes.setdefault(rank, STOPPED)
+        more = {"exit_code": code} if rank in attempt.nodes else {}
+        self._tell(task, rank, "cancelled", reason=AWAY, **more)
+
+    def _bring_back(self) -> None:
+        """Start the released nodes again that were asked for since."""
+        for task, attempt in self.running.items():
+            if attempt.ending is not None or attempt.saving or self.asked:
+                continue
+            for rank in sorted(attempt.released):
+                if not elastic.released(self.job, task, rank):
+                    attempt.released.remove(rank)
+                    attempt.returns[rank] = attempt.returns.get(rank, 0) + 1
+                    self._start_again(task, rank)
+
     def _replace(self, task: int, rank: int, code: int) -> None:
         """Restart a node that was lost, or end the others if too few nodes are left for good."""
         attempt, left = self.running[task], self.job["elastic"]["min"]
-        elastic.end_rest(self.job["run"], str(task * self.job["nodes"] + rank))
-        if not code or attempt.ending is not None or self.asked:
+        elastic.end_rest(self.job["run"], str(elastic.index(self.job, task, rank)))
+        if not code or attempt.ending is not None or self.asked or rank in attempt.released:
             return
-        number = attempt.tries.get(rank, 1)
-        if elastic.lost(code) and number < self.job["spot_attempts"]:
-            attempt.tries[rank] = number + 1
-            del attempt.codes[rank]
-            self._tell(task, rank, "running")
-            try:
-                node = Node(self.job, task, rank, number + 1, attempt.devices[rank])
-                self._start(node, attempt)
-            except OSError as exc:
-                attempt.codes[rank] = 126
-                self._end(attempt, not_started(exc, Path(self.job["folder"])))
+        lost = attempt.tries.get(rank, 1) - attempt.returns.get(rank, 0)
+        if elastic.lost(code) and lost < self.job["spot_attempts"]:
+            self._start_again(task, rank)
         elif len(attempt.left) < left and not elastic.over(self.job, task):
             self._end(attempt, f"fewer than {left} nodes are left, and they have no attempts left")
+
+    def _start_again(self, task: int, rank: int) -> None:
+        """Start another attempt of a node of an elastic job."""
+        attempt = self.running[task]
+        number = attempt.tries[rank] = attempt.tries.get(rank, 1) + 1
+        attempt.codes.pop(rank, None)
+        self._tell(task, rank, "running")
+        try:
+            self._start(Node(self.job, task, rank, number, attempt.devices[rank]), attempt)
+        except OSError as exc:
+            attempt.codes[rank] = 126
+            self._end(attempt, not_started(exc, Path(self.job["folder"])))
 
     def _tell(self, task: int, rank: int, state: str, **more: Any) -> None:
         """Record the state of a node. Its time is for users: no decision depends on it."""
@@ -385,7 +423,7 @@ class Supervisor:
     def _finish(self, task: int, attempt: Attempt) -> None:
         """Start another attempt of the task, or record its end."""
         self.times.end(task)
-        by_rank = (attempt.codes[rank] for rank in sorted(attempt.codes))
+        by_rank = (attempt.codes[rank] for rank in sorted({*attempt.codes} - attempt.released))
         code = attempt.failed or next(filter(None, by_rank), 0)
         if "elastic" in self.job and 0 in attempt.codes.values():
             code = 0  # the job is over: a node without attempts was lost before

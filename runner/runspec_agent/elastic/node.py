@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
         def tell(self, text: str) -> None: ...
         def notice(self) -> Optional[str]: ...
+        def is_released(self) -> bool: ...
         def late(self) -> Optional[str]: ...
 
 
@@ -270,6 +271,8 @@ class Elastic:
         if view.rank is not None and view.generation > self._began:
             self.begin(view)
         elif view.rank is None and view.generation > self._said:
+            if self.agent.is_released():
+                return  # several nodes that are released at once leave in one change
             self._said = view.generation
             self.member.ready(view.generation, self._further)
 

@@ -7,7 +7,7 @@ provider has written what to do to `runs/<run>/record.json`.
 import os
 import sys
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from runspec_agent.base import end_causes, files, process, record_formats
 from runspec_agent.base.failure import UNSAVED_CODE
@@ -34,6 +34,9 @@ from runspec_agent.transfer.store_mirror import Mirror
 from runspec_agent.transfer.workdir import Workdir
 from runspec_agent.usage import background
 from runspec_agent.usage.background import Usage
+
+if TYPE_CHECKING:
+    from runspec_agent.elastic.release import Release
 
 CANCELLED = "cancelled"  # the content of the claim if the run was cancelled before it began
 RUN_PREFIX = "runs/{}/"
@@ -86,6 +89,7 @@ class Agent:
         self.begun, self.own_place = False, self.place  # as the service counts, also if elastic
         self.saver: Optional[Saver] = None  # saves outputs that are not published yet
         self.usage: Optional[Usage] = None
+        self.release: Optional[Release] = None  # of a node of an elastic job
 
     def run(self, argv: List[str], signals: Signals) -> int:
         try:
@@ -190,7 +194,7 @@ class Agent:
         """Record how this node has ended, and return its exit code: a success that cannot be recorded is none."""
         leaving = self.departure.leaving
         own = code if self.failed_with is None or code == 0 else self.failed_with
-        if self.cause == end_causes.PEER and own:
+        if self.cause == end_causes.RELEASED or (self.cause == end_causes.PEER and own):
             own = STOPPED  # of a program that was told to end; the exit code tells the service what to do
         end = End(own, self.cause, why or (str(leaving) if leaving else WHY.get(self.unsaved)))
         try:
@@ -236,16 +240,26 @@ class Agent:
     def _elastic(self, argv: List[str], signals: Signals) -> int:
         """Run this node as a member of an elastic job: see `elastic.node`."""
         # Imported only where it is used, since a zipapp compiles its modules at each start.
+        from runspec_agent.elastic.member import timing
         from runspec_agent.elastic.node import Elastic
+        from runspec_agent.elastic.release import Release
 
         self.place = seat(self.place, self.record)
+        index = self.place.task * self.record["elastic"]["max"] + self.place.rank
+        self.release = Release(self.bucket.apart(), self.at, index, timing(os.environ, 0.0).beat_s)
+        if self.release.look():
+            return self._leave()
         self.record = dict(self.record, nodes=self.record["elastic"]["max"])
         self.departure.listen()
+        self.release.start()
         node = Elastic(self, argv, signals)
         try:
             code = node.run()
         finally:
+            self.release.finish()
             self.departure.finish()
+        if node.leaving and code == STOPPED and self.release.notice:
+            return self._leave()
         self.departure.stay(signals)
         if node.leaving and code == STOPPED:
             self.cause = end_causes.RECLAIMED if self.departure.notice() else end_causes.STOPPED
@@ -256,7 +270,18 @@ class Agent:
 
     def notice(self) -> Optional[str]:
         """Return why an elastic node has to leave, if there is a reason other than a signal."""
-        return self.departure.notice()
+        released = None if self.release is None else self.release.notice
+        return released or self.departure.notice()
+
+    def is_released(self) -> bool:
+        """Return whether an elastic node was released, as the store says now."""
+        return self.release is not None and self.release.look_now()
+
+    def _leave(self) -> int:
+        """Return the exit code of a node that was released. Services that know nothing else must not start it again."""
+        self.cause = end_causes.RELEASED
+        self.say("this node was released")
+        return 0 if self.record.get("ends") else STOPPED
 
     def late(self) -> Optional[str]:
         """Return a message that an elastic node has been here for as long as `timeout`, if it has."""

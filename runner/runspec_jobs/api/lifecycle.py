@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,6 +19,7 @@ from runspec_jobs.engine import (
     named_run,
     planned_run,
     rescue,
+    resize as resizing,
     resume as resuming,
     save_logs as saving,
     source_runs,
@@ -28,6 +29,7 @@ from runspec_jobs.engine import (
 )
 from runspec_jobs.engine.log_lines import LogLine as LogLine
 from runspec_jobs.engine.outputs import fetch as copying, layout as output_layout, publish
+from runspec_jobs.engine.resize import AWAY as AWAY, Size as Size
 from runspec_jobs.engine.resume import Way as Way
 from runspec_jobs.engine.save_logs import SavedLog as SavedLog, SavedLogs as SavedLogs
 from runspec_jobs.engine.status import is_known as is_known
@@ -417,6 +419,29 @@ class Run:
     def cancel(self, *, on_event: OnEvent | None = None) -> Status:
         """Cancel the run, wait until it has ended, and return its status. Raises UnknownOutcome after five minutes."""
         return end.cancel(self.record, Events(on_event))
+
+    def resize(
+        self, nodes: int, *, task: int | None = None, on_event: OnEvent | None = None
+    ) -> Status:
+        """Have the elastic run go on with *nodes* nodes, and return its status when the others have saved and left.
+
+        Nodes that are to come back are asked for. Raises UsageError if the spec does not allow so many, or if the run
+        is not elastic or has ended. Calling it again is safe.
+        """
+        return resizing.resize(self.record, nodes, task, Events(on_event))
+
+    def release(
+        self, nodes: Collection[int], *, task: int | None = None, on_event: OnEvent | None = None
+    ) -> Status:
+        """Have *nodes* of the elastic run leave, and return its status when they have saved and left.
+
+        They stay away until `resize` asks for more nodes than there are. Raises the errors of `resize`.
+        """
+        return resizing.release(self.record, nodes, task, Events(on_event))
+
+    def size(self, status: Status) -> Size | None:
+        """Return how many nodes are asked for and run; None if the run is not elastic, or has ended."""
+        return resizing.measure(self.record, status)
 
     def destroy(self, *, on_event: OnEvent | None = None) -> None:
         """Cancel the run and delete what was made for it alone, its outputs too. Calling it again is safe."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from runspec_jobs.api.lifecycle import Attempt, Membership, NodeStatus, State, Status
+from runspec_jobs.api.lifecycle import AWAY, Attempt, Membership, NodeStatus, Size, State, Status
 from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.report import elastic_costs
 
@@ -53,7 +53,8 @@ def lines(nodes: Sequence[NodeStatus]) -> Iterator[str]:
 def _of(node: NodeStatus) -> Iterator[str]:
     code = "" if node.exit_code is None else f", exit code {node.exit_code}"
     attempts = f", attempt {node.attempt}" if node.attempt > 1 else ""
-    yield f"  task {node.task} node {node.rank}: {node.state}{code}{attempts}"
+    state = AWAY if node.reason == AWAY else str(node.state)
+    yield f"  task {node.task} node {node.rank}: {state}{code}{attempts}"
     if node.attempt > 1:
         for attempt in node.attempts:
             yield f"    attempt {attempt.number} of {node.attempt}: {_how(attempt)}"
@@ -87,3 +88,28 @@ def change_lines(membership: Membership | None) -> Iterator[str]:
         yield from map(
             escape_control, elastic_costs.format_lines(membership.changes, CHANGES_LISTED, when)
         )
+
+
+def size_json(size: Size | None) -> dict[str, Any] | None:
+    """Return the size of an elastic run as JSON, if it is known."""
+    if size is None:
+        return None
+    nodes = [{"task": task, "node": rank} for task, rank in size.released]
+    return {"asked": size.asked, "present": size.present, "released": nodes}
+
+
+def size_lines(size: Size | None) -> Iterator[str]:
+    """Yield a line with the number of nodes that are asked for and that run, and the released ones."""
+    if size is None:
+        return
+    said = f"{size.asked:,} nodes are asked for, {size.present:,} run"
+    if size.released:
+        said += f"; released: {_named(size.released)}"
+    yield said
+
+
+def _named(seats: Sequence[tuple[int, int]]) -> str:
+    """Return the released nodes, with their tasks unless all are of the first."""
+    if any(task for task, _ in seats):
+        return ", ".join(f"{rank} of task {task}" for task, rank in seats)
+    return ", ".join(str(rank) for _, rank in seats)

@@ -125,6 +125,7 @@ def status(options: StatusOptions) -> int:
     option = of.find_way_on(current)
     shown |= {"cost": spending.spent_json(cost), "usage": usage.write_usage(used)}
     shown |= {"resume": option.command if option is not None and option.sure else None}
+    shown |= {"size": node_table.size_json(of.size(current))}
     output.out_json("runspec.status/v1", shown)
     return OK
 
@@ -154,6 +155,7 @@ def _status_lines(of: Run, status: Status) -> Iterator[str]:
     if option := of.find_way_on(status):
         sure = "" if option.sure else ", if it has saved anything"
         yield escape_control(f"  can be resumed{sure}: {option.command}")
+    yield from (f"  {line}" for line in node_table.size_lines(of.size(status)))
     yield from node_table.lines(status.nodes)
     yield from (f"  {line}" for line in closing.log_end(of, status, reads=of.provider == HERE))
     yield from node_table.change_lines(of.membership())

@@ -152,7 +152,7 @@ def _call(
 ) -> tuple[Response, bool]:
     """Return the answer of *step*, and whether its resource was found instead of made with an answer."""
     try:
-        return _retry(send, hands), False
+        return retry(send, hands), False
     except NoAnswer as exc:
         answer = _look(step, hands)
         if answer is not None:
@@ -190,13 +190,13 @@ def _find_made_elsewhere(
         has_told = True
         hands.sleep(next(looks))
         try:
-            return _retry(send, hands)
+            return retry(send, hands)
         except AlreadyExists as exc:
             refusal = exc
     return answer
 
 
-def _retry(send: Callable[[], Done], hands: ApplyContext) -> Done:
+def retry(send: Callable[[], Done], hands: ApplyContext) -> Done:
     """Return the result of *send*, which is called again, up to a limit, after transient errors."""
     pause_s = FIRST_PAUSE_S
     for _ in range(ATTEMPTS - 1):
@@ -259,7 +259,7 @@ def cancel(plan: Plan, journal: Journal, hands: ApplyContext) -> Status:
         journal.add("want", want="cancel")
     status = journal.memory.status or hands.client.state(plan.run)
     if journal.memory.attempted:
-        _retry(partial(hands.client.cancel, plan.run), hands)
+        retry(partial(hands.client.cancel, plan.run), hands)
     end, looks = hands.clock() + CANCEL_S, make_pauses(LOOK_S, LONGEST_LOOK_S)
     while not status.state.terminal:
         if hands.clock() > end:
@@ -267,7 +267,7 @@ def cancel(plan: Plan, journal: Journal, hands: ApplyContext) -> Status:
         hands.sleep(next(looks))
         status = hands.client.state(plan.run)
         if not status.state.terminal:
-            _retry(partial(hands.client.cancel, plan.run), hands)
+            retry(partial(hands.client.cancel, plan.run), hands)
     if journal.memory.attempted and journal.memory.status is None:
         _reconcile_found(plan.run, hands)
     # GONE is ambiguous: the service has forgotten the job, or never got it. The journal knows which.
@@ -369,7 +369,7 @@ def _undo(
     if any(ref.split(".")[0] not in answers for ref in find_marked(request.params, REF)):
         return  # the step was never made: a resource that its undo refers to does not exist
     try:
-        _retry(lambda: hands.client.call(fill_request(request, answers)), hands)
+        retry(lambda: hands.client.call(fill_request(request, answers)), hands)
     except NoAnswer as exc:
         message = f"undo of '{title}': no answer: {exc.message}"
         raise UnknownOutcome(message, "run the same command again") from exc

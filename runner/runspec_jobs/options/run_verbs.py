@@ -160,6 +160,44 @@ class AdoptOptions(Options):
     as_json: bool = AS_JSON
 
 
+class ResizeOptions(Options):
+    """Change how many nodes an elastic run has while it goes on.
+
+    Nodes that leave save first, and stay away until more nodes are asked for.
+
+    Examples:
+      runspec resize mnist 4
+      runspec resize search 2 --task 3
+
+    More: docs/elastic.md
+    """
+
+    run: str = RUN
+    nodes: int = argument("N", "how many nodes, within min and max of the spec", read=integer)
+    task: int | None = OF_TASK
+    as_json: bool = AS_JSON
+
+
+class ReleaseOptions(Options):
+    """Have nodes of an elastic run save and leave while the others go on.
+
+    They stay away until `runspec resize` asks for more nodes.
+
+    Examples:
+      runspec release mnist 3
+      runspec release mnist 8 9 10 11
+
+    More: docs/elastic.md
+    """
+
+    run: str = RUN
+    nodes: Sequence[int] = argument(
+        "NODE", "the number of a node, as status shows it", read=integer, several=True
+    )
+    task: int | None = OF_TASK
+    as_json: bool = AS_JSON
+
+
 class CancelOptions(Options):
     """Cancel a run, and wait until it has ended.
 

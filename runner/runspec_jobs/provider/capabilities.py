@@ -27,7 +27,9 @@ from runspec_jobs.provider.types import (
     OutputFile,
     Places,
     Progress,
+    Released,
     Route,
+    Seat,
 )
 from runspec_jobs.spec.model import Spec
 
@@ -186,6 +188,31 @@ class SupportsTaskStop(Protocol):
         A task that waits must not start any more. A task that runs is asked to end and not attempted again, and its
         outputs are saved. In `state` the nodes of these tasks are CANCELLED, and the run has SUCCEEDED when its other
         tasks have; a run whose tasks were all stopped is CANCELLED.
+        """
+
+
+Submits = Callable[[str], Sequence[Request]]  # of an operation
+
+
+@runtime_checkable
+class SupportsRelease(Protocol):
+    """A client whose elastic jobs can give nodes back while they run, and ask for them again."""
+
+    def release(
+        self, run: str, away: Collection[Seat], back: Collection[Seat], submits: Submits
+    ) -> Released:
+        """Have the nodes *away* of *run* leave, and those of *back* come back.
+
+        The store gets the record `released/INDEX` of each node, on which its agent saves and leaves, with
+        `end_causes.RELEASED` as the cause. A node that waits for a machine waits no more, and none is started by
+        itself. In `state` such a node is CANCELLED, with `end_causes.AWAY` as the reason, and no failure of the run.
+        A node of *back* that has not left yet is returned as leaving, and stays away until a later call. Called again
+        until none is leaving; what was done is not done again. With no nodes it changes nothing.
+
+        A service that cannot start nodes again says so in `Released.never_back`, and is never asked for *back*.
+
+        *submits* returns the requests of the run's plan with an operation, filled in, for services that need a new
+        request for a node that comes back.
         """
 
 

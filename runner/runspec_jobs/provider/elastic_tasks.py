@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from runspec_jobs import record_formats
+from runspec_jobs.provider.node_ends import AWAY
 from runspec_jobs.provider.types import MembershipChange, NodeStatus, State, Status, changes_of
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.placeholders import count_tasks
@@ -130,7 +131,9 @@ def elastic_status(end: tuple[int, str], nodes: tuple[NodeStatus, ...]) -> Statu
     """Return the status of an elastic job from its *end*; nodes that were no longer needed get that as the reason."""
     code, why = end
     nodes = tuple(
-        node._replace(reason=NOT_NEEDED, exit_code=None) if node.state is State.CANCELLED else node
+        node._replace(reason=NOT_NEEDED, exit_code=None)
+        if node.state is State.CANCELLED and node.reason != AWAY
+        else node
         for node in nodes
     )
     return Status(State.FAILED, why, code, nodes) if code else Status(State.SUCCEEDED, "", 0, nodes)

@@ -11,11 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from runspec_agent.base.end_causes import (
+    AWAY as AWAY,
     FULL,
     KILLED,
     MPI_HINT,
     PEER,
     RECLAIMED,
+    RELEASED as RELEASED,
     STOPPED,
     TIMEOUT,
     UNSAVED,
@@ -40,7 +42,7 @@ class NodeEnd(NamedTuple):
     @property
     def told(self) -> bool:
         """Whether something else than the program or its agent ended the attempt."""
-        return self.cause in (STOPPED, RECLAIMED, PEER)
+        return self.cause in (STOPPED, RECLAIMED, RELEASED, PEER)
 
     @property
     def preempted(self) -> bool:
@@ -53,6 +55,7 @@ class NodeEnd(NamedTuple):
             return f"timeout: not done after {record.get('timeout_s')} s{hint}"
         reasons = {
             STOPPED: "it was told to end",
+            RELEASED: AWAY,
             RECLAIMED: "the machine was reclaimed (after a notice)",
             PEER: OF_PEER,
             UNSAVED: "the program succeeded, but not all of its outputs were saved: see the log",

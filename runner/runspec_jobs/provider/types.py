@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, BinaryIO, ClassVar, Literal, Protocol
 
@@ -298,6 +298,20 @@ class NodeStatus(NamedTuple):
     attempts: tuple[Attempt, ...] = ()
     began_s: float | None = None
     machines: int = 1
+
+
+Seat = tuple[int, int]  # a node: its task, and its number in the task
+
+
+class Released(NamedTuple):
+    """The nodes *away*, which were released and not asked for since, and those that have not left yet.
+
+    *never_back* says why the service cannot start nodes again that were away, if it cannot.
+    """
+
+    away: Collection[Seat]
+    leaving: Collection[Seat]
+    never_back: str = ""
 
 
 class Status(NamedTuple):

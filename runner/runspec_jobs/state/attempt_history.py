@@ -10,6 +10,7 @@ from runspec_jobs.errors import Damaged, Newer
 from runspec_jobs.machines import spent
 from runspec_jobs.machines.spent import Outcome, Rates, Span, Spent
 from runspec_jobs.provider import Attempt, NodeStatus, State, Status
+from runspec_jobs.provider.node_ends import AWAY
 from runspec_jobs.state.journal import Journal, RunState
 from runspec_jobs.state.run_record import Record
 
@@ -188,6 +189,8 @@ def _list_spans(node: NodeStatus, seen_s: float) -> Iterator[Span]:
 def _judge_outcome(node: NodeStatus, attempt: Attempt) -> Outcome:
     if attempt.reclaimed:
         return Outcome.RECLAIMED
+    if attempt.reason == AWAY:
+        return Outcome.CANCELLED
     is_last = attempt.number == node.attempt and node.state.terminal
     if attempt.exit_code == 0 or (is_last and node.state is State.SUCCEEDED):
         return Outcome.SUCCEEDED

@@ -37,6 +37,10 @@ class RunState:
     stopped: set[int] = field(
         default_factory=set
     )  # tasks that were stopped because they were no longer needed
+    # The nodes that are to be away while `resize` or `release` is at work, and those that are to come back; None if
+    # neither is. A node is a task and a number.
+    resizing: set[tuple[int, int]] | None = None
+    returning: set[tuple[int, int]] = field(default_factory=set)
     undone: set[str] = field(default_factory=set)
     refused: str = ""  # why the last request was refused, until another one is begun
     status: Status | None = None  # set once the run has ended
@@ -82,8 +86,8 @@ class RunState:
                     self.done_at[event["step"]] = event.get("at", 0.0)
             case "want":
                 self.want = event["want"]
-            case "stop":
-                self.stopped.update(event["tasks"])
+            case "stop" | "resize" | "resized":
+                self._leave_out(event)
             case "undone":
                 self.undone.add(event["step"])
             case "attempts" | "seen" | "metric":
@@ -93,6 +97,16 @@ class RunState:
                 self.ended_at = event.get("at")
             case "deleted":
                 self.deleted = True
+
+    def _leave_out(self, event: Event) -> None:
+        """Note tasks that are stopped, or nodes of an elastic job that are to be away or to come back."""
+        if event["event"] == "stop":
+            self.stopped.update(event["tasks"])
+        elif event["event"] == "resize":
+            self.resizing = {(task, rank) for task, rank in event["away"]}
+            self.returning = {(task, rank) for task, rank in event["back"]}
+        else:
+            self.resizing, self.returning = None, set()
 
     def _see(self, event: Event) -> None:
         """Add the attempts of an event, and note that those that run were seen running at its time; or a metric."""

@@ -54,6 +54,15 @@ VERBS: Mapping[str, Verb] = {
         "run a cloud job on this machine, against emulators",
         takes_command=True,
     ),
+    "resize": Verb(
+        RUN, "run_verbs", "resize", "change how many nodes an elastic run has while it goes on"
+    ),
+    "release": Verb(
+        RUN,
+        "run_verbs",
+        "resize",
+        "have nodes of an elastic run save and leave while the others go on",
+    ),
     "list": Verb(WATCH, "watch_verbs", "status", "list the runs of this machine"),
     "status": Verb(
         WATCH, "watch_verbs", "status", "show the state of a run, and the reason for that state"

@@ -227,6 +227,21 @@ class WithChanges(Part):
     changes_unknown: str = Field(default="", description="Why `changes` is null, for people.")
 
 
+class Released(Part):
+    """A node that was released, and not asked for since."""
+
+    task: int
+    node: int
+
+
+class Sizes(Part):
+    """How many nodes an elastic run has, of all its tasks."""
+
+    asked: int = Field(description="Nodes that are asked for, whether they run or not.")
+    present: int = Field(description="Nodes that run.")
+    released: list[Released]
+
+
 class Status(Document, Listed, WithChanges):
     """The status of one run."""
 
@@ -235,6 +250,9 @@ class Status(Document, Listed, WithChanges):
     usage: Usage | None = Field(description="null if the run has not started or was deleted.")
     exit_code: Code
     nodes: list[Node]
+    size: Sizes | None = Field(
+        description="null if the run is not elastic, has ended, or has too many nodes to list them."
+    )
     want: Literal["run", "cancel", "destroy"] = Field(description="What was asked for last.")
     resume: str | None = Field(
         description="The command that goes on from its last save; null if the run has not ended, has succeeded or has "
@@ -346,6 +364,17 @@ class Cancel(Document):
     run: Run
     state: State
     reason: Reason
+
+
+class Size(Document):
+    """The size of an elastic run after `resize` or `release`."""
+
+    format: Literal["runspec.size/v1"]
+    run: Run
+    state: State
+    size: Sizes | None = Field(
+        description="null if the run has ended meanwhile, or has too many nodes to list them."
+    )
 
 
 class Destroy(Document):

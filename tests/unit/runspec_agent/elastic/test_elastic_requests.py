@@ -64,6 +64,7 @@ KINDS = {
     "have all begun": "LIST restored",
     "what counts": f"PUT .*/{AT}kept/",
     "it counts": f"PUT .*/{AT}fence$",
+    "is it released": "GET .*/runs/r/released/",
     "the start": f"GET .*/{AT}starts/",  # of a generation, by a node that came to it last
     "manifest": r"PUT .*/outputs/out/0/0/\.runspec/manifest.json$",
     "usage": "PUT .*/runs/r/usage/",
@@ -157,6 +158,7 @@ def bounds(window_s: float, beat_s: float, sync_s: float) -> Mapping[str, int]:
         "may it save": 2 * saves,
         "what counts": 2 * saves,
         "progress": notes,
+        "is it released": math.floor(window_s / beat_s) + 1,
         "the start": 1,
         "usage": math.floor(window_s / UPLOAD_S[0]) + 1,
     }
@@ -183,7 +185,7 @@ def test_what_a_node_asks_for_is_known_and_bounded(ways: list[Way], bucket: Buck
 def test_the_figures_in_the_documentation_are_these() -> None:
     """Of a node, of the one that leads, and what the first one has beside that."""
     beat_s = timing({"RUNSPEC_STORE": "s3://b/p"}, grace_s=20.0).beat_s
-    beats = 60 / (SOONEST * beat_s)
+    beats, releases = 60 / (SOONEST * beat_s), 60 / beat_s
     text = (ROOT / "docs" / "inside.md").read_text()
     found = re.search(
         r"at most (\d+) requests a minute of each node, (\d+) of the one that leads, and (\d+) "
@@ -193,4 +195,5 @@ def test_the_figures_in_the_documentation_are_these() -> None:
 
     assert found is not None
     figures = [int(number) for number in found.groups()]
-    assert figures == [math.ceil(2 * beats), math.ceil(4 * beats), math.ceil(60 / EVERY_S)]
+    own = [math.ceil(count * beats + releases) for count in (2, 4)]
+    assert figures == [*own, math.ceil(60 / EVERY_S)]

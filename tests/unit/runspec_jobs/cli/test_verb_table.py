@@ -26,7 +26,7 @@ MODULES = ("spec_verbs", "start_verbs", "watch_verbs", "run_verbs", "setup_verbs
 OF_RUNSPEC = {("program", "setup_verbs")}  # the options before the verb
 GROUPS = {
     "Write": "init validate plan simulate import schema",
-    "Run": "apply rehearse",
+    "Run": "apply rehearse resize release",
     "Watch": "list status logs report cost prices outputs fetch shell tunnel adopt explain",
     "Clean up": "cancel destroy gc",
     "Set up": "doctor providers policy trust completion help version",
