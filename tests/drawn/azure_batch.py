@@ -101,6 +101,7 @@ class Account:
             cloud.says(operation, None, 201)
         cloud.says("Job_Terminate", None, 202)
         cloud.says("Task_Terminate", None, 204)
+        cloud.says("Task_Delete", None)
         cloud.truth["Job_Delete"] = lambda _: self._gone("Job_Get")
         cloud.truth["Pool_Delete"] = lambda _: self._gone("Pool_Get")
         for kind in ("Task", "ComputeNode"):
@@ -225,6 +226,10 @@ def cancel(account: Account) -> Any:
 
 def stop(account: Account) -> Any:
     return account.client().stop(RUN, [1])
+
+
+def delete_task(account: Account) -> Any:
+    return account.client().releases.delete(RUN, "task-00000")
 
 
 def litter(account: Account) -> Any:

@@ -45,6 +45,7 @@ BATCH_OPERATIONS = (
     "Pool_Get",
     "Pool_List",
     "Task_AddCollection",
+    "Task_Delete",
     "Task_Get",
     "Task_List",
     "Task_ListSubtasks",

@@ -63,6 +63,7 @@ WAYS: dict[str, tuple[Way, ...]] = {
     ),
     "Pool_List": (Way("running", batch.litter),),
     "Task_AddCollection": (Way("running", batch.call("tasks-0")),),
+    "Task_Delete": (Way("running", batch.delete_task, (None,)),),
     "Task_Get": (Way("late", batch.state, (LOST,)), Way("running", batch.logs, NO_LOG)),
     "Task_List": (
         Way("running", batch.state, NO_TASKS),

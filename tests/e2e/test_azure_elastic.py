@@ -140,3 +140,39 @@ def test_a_node_that_never_came_is_called_off_when_the_job_is_over(
         ("completed", 0),
         ("completed", 1),
     ]
+
+
+def test_a_node_that_is_given_back_has_no_task_until_it_is_asked_for(
+    account: AzureBatch, tmp_path: Path, capsys: Capture
+) -> None:
+    argv = sgd(tmp_path, 300, 0.5)
+    write(
+        "exec " + " ".join(argv),
+        cluster={"nodes": {"min": 1, "max": 3}},
+        outputs=[{"name": "out", "path": "/job/out", "sync": "1s"}],
+    )
+    found: str = said(capsys, "apply", "job.yaml", "--detach")["run"]
+    wait(lambda: generation(capsys, found)[1] == 3, "three run", LIMIT_S)
+
+    size = said(capsys, "resize", found, "2")["size"]
+
+    assert size == {"asked": 2, "present": 2, "released": [{"task": 0, "node": 2}]}
+    assert [task["state"] for task in tasks(account)] == ["running", "running", "completed"]
+    wait(lambda: generation(capsys, found)[1] == 2, "two run", LIMIT_S)
+    said(capsys, "resize", found, "3")
+    wait(lambda: generation(capsys, found)[1] == 3, "it comes back", LIMIT_S)
+    (tmp_path / "pace").write_text("0")
+    assert run(["logs", "-f", found]) == 0
+    status = said(capsys, "status", found)
+    assert [(n["rank"], n["state"], n["attempt"]) for n in status["nodes"]] == [
+        (0, "succeeded", 1),
+        (1, "succeeded", 1),
+        (2, "succeeded", 2),
+    ]
+    accounted(status["changes"])
+    assert [one["nodes"] for one in status["changes"]] == [3, 2, 3]
+    assert [one["lost_steps"] for one in status["changes"][1:]] == [0, 0]
+    assert run(["fetch", found, str(tmp_path / "fetched")]) == 0
+    kept = json.loads((tmp_path / "fetched" / "out" / "state.json").read_text())
+    alone = fixed(tmp_path, sgd(tmp_path, 300, 0), {})
+    assert kept["losses"] == pytest.approx(alone["losses"], abs=1e-9)

@@ -13,6 +13,7 @@ from runspec_azure.batch.cleanup import OrphanFinder, Reconciler, Stops
 from runspec_azure.batch.infrastructure import autoscale
 from runspec_azure.batch.logs import Logs, TaskStream
 from runspec_azure.batch.options import BatchOptions
+from runspec_azure.batch.release import Releases
 from runspec_azure.batch.status import Tasks
 from runspec_azure.batch.timing import Timing
 from runspec_azure.errors import code_of, status_of
@@ -32,11 +33,14 @@ from runspec_jobs.provider import (
     OutputFile,
     Places,
     Progress,
+    Released,
     RemoteError,
     Request,
     Response,
+    Seat,
     Status,
     Step,
+    Submits,
 )
 from runspec_jobs.provider.elastic_tasks import seats_of
 from runspec_jobs.provider.machines import Usage, read_usage
@@ -67,6 +71,7 @@ class AzureClient:
         self.blobs = Blobs(self.session)
         self.tasks = Tasks(self.session, self.blobs, timing, clock)
         self.stops = Stops(self.blobs, self.tasks)
+        self.releases = Releases(self.session, self.blobs, self.tasks)
         self.reconciler = Reconciler(self.tasks)
         self.logs = Logs(self.session, self.blobs, self.tasks)
         self._made_awake: set[str] = set()  # pools that requests of this client have made
@@ -282,6 +287,17 @@ class AzureClient:
             self.cancel(run)
             return
         self.stops.stop(run, record, seats_of(record, tasks))
+
+    def release(
+        self, run: str, away: Collection[Seat], back: Collection[Seat], submits: Submits
+    ) -> Released:
+        def add(ids: Collection[str]) -> None:
+            for request in submits("Task_AddCollection"):
+                params = request.params
+                if value := [task for task in params["body"]["value"] if task["id"] in ids]:
+                    self.call(request._replace(params={**params, "body": {"value": value}}))
+
+        return self.releases.release(run, away, back, add)
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
         return self.tasks.changes(run)

@@ -19,6 +19,7 @@ from runspec_jobs.provider import Attempt, MembershipChange, NodeStatus, RemoteE
 from runspec_jobs.provider.elastic_tasks import elastic_changes, elastic_end, elastic_status, seated
 from runspec_jobs.provider.job_manifest import read_record
 from runspec_jobs.provider.node_ends import (
+    AWAY,
     NodeEnd,
     NodeEnds,
     contradicted,
@@ -141,6 +142,8 @@ class Tasks:
         If a machine is reclaimed before the job starts on it, only the service counts an attempt. The first node
         counts for all nodes of its task.
         """
+        if place[0] in self.returned(run):
+            return max(attempts_of(task), len(self.notes.begins(run, place[0])))
         if not task.get("executionInfo", {}).get("requeueCount"):
             return attempts_of(task)
         count = len(self.notes.begins(run, place[0]))
@@ -265,6 +268,24 @@ class Tasks:
             lambda paths: blobs.read_all([f"{base}{path}" for path in paths]),
         )
 
+    def released(self, run: str) -> set[int]:
+        """Return the tasks that are nodes of an elastic job and were released."""
+        return self._numbers(run, "released")
+
+    def returned(self, run: str) -> set[int]:
+        """Return those that came back: the service counts their attempts anew."""
+        return self._numbers(run, "returned")
+
+    def _numbers(self, run: str, folder: str) -> set[int]:
+        if not self._records.get(run, {}).get("elastic"):
+            return set()
+        base = self.blobs.key("runs", run, folder, "")
+
+        def ask() -> set[int]:
+            return {int(found.key[len(base) :]) for found in self.blobs.listing(base)}
+
+        return self._cached(folder, run, self.timing.slow_s, ask)
+
     def terminate(self, run: str, task: str) -> None:
         """Terminate a task, whether it runs or not."""
         try:
@@ -281,7 +302,8 @@ class Tasks:
 
     def _nodes(self, run: str, record: Found, tasks: Sequence[Found]) -> Iterator[NodeStatus]:
         # Read the end records once after each end of an attempt.
-        over = ((number_of(t), 0, attempts_of(t) - (not _ended(t))) for t in tasks)
+        counted = ((t, self.count_attempts(run, t, (number_of(t), 0))) for t in tasks)
+        over = ((number_of(t), 0, count - (not _ended(t))) for t, count in counted)
         self._ends_of(run).look({key for key in over if key[2] > 0})
         for task in tasks:
             number = number_of(task)
@@ -315,6 +337,8 @@ class Tasks:
             reason = reasons.ended(info, None)
         elif state is State.WAITING:
             reason = reasons.WAITING.get(task["state"], "")
+        if state.terminal and number in self.released(run):
+            state, reason, code = State.CANCELLED, AWAY, None
         if state is State.FAILED and number in self._stops(run):
             state, reason, code = State.CANCELLED, reasons.TASK_STOPPED, None
         began_s = seconds(info.get("startTime")) if state is State.RUNNING else None

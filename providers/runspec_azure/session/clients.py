@@ -46,6 +46,7 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
     "Job_List": ("GET", "/jobs"),
     "Job_Patch": ("PATCH", "/jobs/{jobId}"),
     "Job_Terminate": ("POST", "/jobs/{jobId}/terminate"),
+    "Task_Delete": ("DELETE", "/jobs/{jobId}/tasks/{taskId}"),
     "Task_Terminate": ("POST", "/jobs/{jobId}/tasks/{taskId}/terminate"),
     "Job_Delete": ("DELETE", "/jobs/{jobId}"),
     "Task_AddCollection": ("POST", "/jobs/{jobId}/addtaskcollection"),

@@ -41,6 +41,12 @@ class World:
     def make(self, operation: str, path: Mapping[str, str], body: Any = None) -> None:
         self.made.append((operation, path["taskId"]))
 
+    def key(self, *parts: str) -> str:
+        return "/".join(parts)
+
+    def listing(self, prefix: str) -> Sequence[Any]:
+        return ()
+
     def read(self, *parts: str) -> bytes | None:
         found = {"record.json": self.record, "state": self.state}.get(parts[-1])
         return None if found is None else json.dumps(found).encode()
