@@ -12,6 +12,7 @@ from runspec_aws.errors import translated
 from runspec_aws.logs import CloudStream, Logs
 from runspec_aws.naming import s3
 from runspec_aws.options import AwsOptions
+from runspec_aws.release import Releases
 from runspec_aws.session import Session
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.store import objects, publish
@@ -28,11 +29,14 @@ from runspec_jobs.provider import (
     OutputFile,
     Places,
     Progress,
+    Released,
     RemoteError,
     Request,
     Response,
+    Seat,
     Status,
     Step,
+    Submits,
     requests_of,
 )
 from runspec_jobs.provider.machines import Usage, read_usage
@@ -75,6 +79,7 @@ class AwsClient:
         )
         self.jobs = Jobs(self.session, self.files)
         self.reconciler = Reconciler(self.jobs)
+        self.releases = Releases(self.jobs)
         self.logs = Logs(self.session, self.jobs)
 
     @property
@@ -172,6 +177,11 @@ class AwsClient:
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
         self.jobs.stop(run, tasks)
+
+    def release(
+        self, run: str, away: Collection[Seat], back: Collection[Seat], submits: Submits
+    ) -> Released:
+        return self.releases.release(run, away)
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
         return self.jobs.changes(run)

@@ -11,6 +11,7 @@ from typing import Any
 import boto3
 import pytest
 
+from runspec_agent.base.end_causes import AWAY
 from runspec_emulators.aws.region import Region
 from runspec_jobs.cli.app import run
 from runspec_jobs.provider.elastic_tasks import NOT_NEEDED
@@ -150,3 +151,46 @@ def done(capsys: Capture) -> dict[str, Any]:
     run(["status", "job", "--json"])
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found if found["state"] not in ("running", "waiting") else {}
+
+
+def test_nodes_that_are_given_back_end_and_cannot_come_back(
+    region: Region, tmp_path: Path, capsys: Capture
+) -> None:
+    """Of three, one waits for a machine: it is called off, and of those that run, one saves and leaves."""
+    argv = sgd(tmp_path, 300, 0.5)
+    write(
+        "exec " + " ".join(argv),
+        cluster={"nodes": {"min": 1, "max": 3}, "capacity": "spot"},
+        outputs=[{"name": "out", "path": "/job/out", "sync": "1s"}],
+    )
+    assert run(["apply", "job.yaml", "--detach"]) == 0
+    until(lambda: members(tmp_path, capsys) == [0, 1, 2], "three run")
+    region.control("PUT", "settings", {"capacity": "none"})
+    (lost,) = (job["id"] for job in jobs(region) if job["id"].endswith(":2"))
+    region.control("POST", "reclaim", {"jobId": lost, "notice_s": 0})
+    until(lambda: members(tmp_path, capsys) == [0, 1], "two run")
+
+    for words, size in ((["release", "job", "2"], 2), (["resize", "job", "1"], 1)):
+        capsys.readouterr()
+        assert run([*words, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)["size"]
+        assert (found["asked"], found["present"]) == (size, size)
+    assert [call["params"]["jobId"] for call in calls(region, "TerminateJob")] == [lost]
+    assert run(["resize", "job", "2"]) == 69
+    assert "cannot come back on AWS Batch" in capsys.readouterr().err
+    (tmp_path / "pace").write_text("0")
+    assert run(["logs", "-f", "job"]) == 0
+
+    found = asked(capsys, "status")
+    assert [(n["rank"], n["state"]) for n in found["nodes"]] == [
+        (0, "succeeded"),
+        (1, "cancelled"),
+        (2, "cancelled"),
+    ]
+    assert {n["reason"] for n in found["nodes"]} == {"", AWAY}
+    assert (found["state"], found["exit_code"]) == ("succeeded", 0)
+    assert went(found["changes"], "left") == [(1, AWAY)]
+    assert run(["fetch", "job", str(tmp_path / "fetched")]) == 0
+    kept = json.loads((tmp_path / "fetched" / "out" / "state.json").read_text())
+    alone = fixed(tmp_path, sgd(tmp_path, 300, 0), {})
+    assert kept["losses"] == pytest.approx(alone["losses"], abs=1e-9)

@@ -21,6 +21,7 @@ from runspec_jobs.provider import (
     NodeStatus,
     RemoteError,
     Response,
+    Seat,
     State,
     Status,
 )
@@ -263,6 +264,11 @@ class Jobs:
             for node in places
             if node.job in described
         )
+        if record.get("elastic") and any(n.state.terminal for n in states):
+            gone = self.released(run)
+            states = tuple(
+                nodes.away(n) if n.state.terminal and n[:2] in gone else n for n in states
+            )
         if record["shape"] != JobKind.ARRAY or not any(
             nodes.may_have_left(n, ends) for n in states
         ):
@@ -273,6 +279,12 @@ class Jobs:
             nodes.stopped(n) if n.task in stops and nodes.may_have_left(n, ends) else n
             for n in states
         )
+
+    def released(self, run: str) -> set[Seat]:
+        """Return the nodes of an elastic run that were released."""
+        record = self.record(run)
+        names = self.files.names(f"runs/{run}/released/") if record is not None else ()
+        return {divmod(int(name), record["nodes"]) for name in names if record and name.isdigit()}
 
     def ends(self, run: str, record: Mapping[str, Any]) -> NodeEnds:
         """Return the end records of *run*; they are read when attempts have ended."""

@@ -11,7 +11,7 @@ from runspec_aws.decision import JobKind
 from runspec_aws.status.poll import Job
 from runspec_jobs.provider import NodeStatus, State
 from runspec_jobs.provider.elastic_tasks import NOT_NEEDED
-from runspec_jobs.provider.node_ends import NodeEnds, contradicted, unproven, unrecorded
+from runspec_jobs.provider.node_ends import AWAY, NodeEnds, contradicted, unproven, unrecorded
 
 SERVICE = "AWS Batch"
 EXITED = "exited with code"  # the beginning of a reason that says nothing else
@@ -53,7 +53,7 @@ def state_of(job: Job) -> State:
         return State.WAITING
     # A status of a later version of the service is not one of the two that end a job.
     state = STATES.get(job["status"], State.WAITING)
-    stopped = str(job.get("statusReason", "")).startswith((CANCELLED, NOT_NEEDED))
+    stopped = str(job.get("statusReason", "")).startswith((CANCELLED, NOT_NEEDED, AWAY))
     return State.CANCELLED if state is State.FAILED and stopped else state
 
 
@@ -113,6 +113,11 @@ def may_have_left(node: NodeStatus, ends: NodeEnds) -> bool:
 
 def stopped(node: NodeStatus) -> NodeStatus:
     return node._replace(state=State.CANCELLED, reason=CANCELLED)
+
+
+def away(node: NodeStatus) -> NodeStatus:
+    """Return the status of a released node that has left, or that was terminated before it began."""
+    return node._replace(state=State.CANCELLED, reason=AWAY, exit_code=None)
 
 
 def exit_code(job: Job) -> int | None:

@@ -64,6 +64,9 @@ class World:
     def read(self, *parts: str) -> bytes | None:
         return self.objects.get("/".join(parts[2:]))
 
+    def names(self, folder: str) -> list[str]:
+        return []
+
     def listing(self, prefix: str) -> Iterator[Any]:
         return iter(())
 
