@@ -19,12 +19,15 @@ from runspec_jobs.provider import (
     OutputFile,
     Places,
     Progress,
+    Released,
     RemoteError,
     Request,
     Response,
+    Seat,
     State,
     Status,
     Step,
+    Submits,
     Unavailable,
     requests_of,
     state_folder,
@@ -261,6 +264,15 @@ class ParallelClusterClient:
     def stop(self, run: str, tasks: Collection[int]) -> None:
         with contextlib.suppress(NotThere):
             self.ask(lambda slurm: slurm.stop(run, tasks))
+
+    def release(
+        self, run: str, away: Collection[Seat], back: Collection[Seat], submits: Submits
+    ) -> Released:
+        try:
+            found: Released = self.ask(lambda slurm: slurm.release(run, away, back, submits))
+        except NotThere:
+            return Released((), ())
+        return found
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
         return self._ask_or((), lambda slurm: slurm.changes(run))

@@ -34,6 +34,7 @@ class Reconciler:
         if again:
             self.jobs.forget(run)
             self.jobs.status(run)
+        self.jobs.end_held(run)
         self.jobs.unknown.mark(run)
         self.jobs.keep(run)
         count = f"{len(others)} {'job' if len(others) == 1 else 'jobs'}"

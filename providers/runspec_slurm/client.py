@@ -18,11 +18,14 @@ from runspec_jobs.provider import (
     OutputFile,
     Places,
     Progress,
+    Released,
     RemoteError,
     Request,
     Response,
+    Seat,
     Status,
     Step,
+    Submits,
     Unavailable,
 )
 from runspec_jobs.provider.machines import Usage
@@ -142,6 +145,11 @@ class SlurmClient:
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
         self.jobs.stop(run, tasks)
+
+    def release(
+        self, run: str, away: Collection[Seat], back: Collection[Seat], submits: Submits
+    ) -> Released:
+        return self.jobs.release(run, away, back)
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
         return records.read_changes(self.store, run)

@@ -71,6 +71,9 @@ case $shown in *" Restarts=$4 "*) ;; *) exit 0 ;; esac
 [ -z "$5" ] || { mkdir -p "${5%/*}" && printf %s "$6" >"$5"; } || exit
 scontrol requeue "$2" && echo requeued
 """
+HOLD = 'scontrol hold "$@"'
+LET_GO = 'scontrol release "$@"'
+START_AGAIN = 'scontrol requeue "$@"'
 ACCOUNT = (
     'sacct --noheader --parsable2 --delimiter="$2" --allocations --duplicates --jobs="$1" '
     "--format=JobID,State,ExitCode,Start,End,Submit,WorkDir,JobName"
@@ -102,6 +105,7 @@ PASSES = (
     "rate limit",
 )
 NO_JOB = ("Invalid job id specified",)
+NOT_WAITING = ("no longer pending", "already completing or completed")
 OVER = (*NO_JOB, "Job/step already completing or completed")
 # scancel exits with the number of Slurm's error (ESLURM_ALREADY_DONE, 2021), of which a shell sees eight bits, and
 # prints no message for this one: https://github.com/SchedMD/slurm/blob/slurm-22-05-8-1/src/scancel/scancel.c
@@ -221,6 +225,26 @@ class Queue:
         """Send SIGTERM to the batch scripts of *jobs*, which stop their programs and save the outputs."""
         if jobs:
             self._changed("scancel", TERMINATE, [self.store.workspace, *jobs])
+
+    def hold(self, jobs: Sequence[str]) -> None:
+        """Have *jobs* that wait take no node until they are let go; those that have begun go on."""
+        try:
+            self._listed("scontrol", HOLD, jobs)
+        except RemoteError as exc:
+            if not any(words in exc.message for words in NOT_WAITING):
+                raise
+
+    def let_go(self, jobs: Sequence[str]) -> None:
+        """Let *jobs* run that were held."""
+        self._listed("scontrol", LET_GO, jobs)
+
+    def start_again(self, jobs: Sequence[str]) -> None:
+        """Requeue *jobs* that have ended."""
+        self._listed("scontrol", START_AGAIN, jobs)
+
+    def _listed(self, command: str, script: str, jobs: Sequence[str]) -> None:
+        if jobs:
+            self._changed(command, script, [self.store.workspace, *jobs])
 
     def requeue(self, run: str, row: Row, name: str, failure: str, content: str) -> bool:
         """Requeue the task with Slurm's id *name*, which has ended; return False if it is no longer as *row* says.

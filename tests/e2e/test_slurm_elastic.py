@@ -86,3 +86,32 @@ def test_a_job_goes_on_while_its_nodes_come_and_go(project: Project) -> None:
     assert kept["losses"] == pytest.approx(alone["losses"], abs=1e-4)
     assert kept["samples"] == alone["samples"]
     assert {line.partition("]")[0] for line in project.log().splitlines()} >= {"[node 0", "[node 1"}
+
+
+def test_nodes_that_are_given_back_are_free_until_they_are_asked_for(project: Project) -> None:
+    """Of five, one waits for a place: it waits no more, and of those that run, two leave and come back."""
+    run = project.started(**elastic(project, 1, 5))
+    (project.folder / "pace").write_text("0.5")
+    project.until(lambda: members(project, run) == [0, 1, 2, 3])
+
+    assert project.told("release", "job", "4")["size"]["asked"] == 4
+    said = project.told("resize", "job", "2")["size"]
+    project.until(lambda: members(project, run) == [0, 1])
+    away = [{"task": 0, "node": node} for node in (2, 3, 4)]
+    assert said == {"asked": 2, "present": 2, "released": away}
+    states = project.jobs("%K %T", f"--name={run}", "--array")
+    assert [state.split()[0] for state in states if state.endswith("RUNNING")] == ["0", "1"]
+    project.told("resize", "job", "5")
+    project.until(lambda: len(members(project, run)) == 4)
+    (project.folder / "pace").write_text("0")
+    found = project.until_over()
+
+    assert (found["state"], found["exit_code"]) == ("succeeded", 0), project.log()
+    accounted(found["changes"])
+    assert went(found["changes"], "lost") == []
+    assert [change["nodes"] for change in found["changes"]] == [4, 2, 4]
+    assert {change["lost_steps"] for change in found["changes"][1:]} == {0}
+    kept = json.loads(project.fetched()["out/state.json"])
+    alone = fixed(project.folder, sgd(project.folder, STEPS, 0), {})
+    assert kept["losses"] == pytest.approx(alone["losses"], abs=1e-9)
+    assert project.jobs("%K", f"--name={run}", "--states=PENDING,RUNNING") == []

@@ -11,13 +11,15 @@ from typing import Any
 from runspec_jobs.provider import (
     NoAnswer,
     NodeStatus,
+    Released,
     Response,
     RunspecError,
+    Seat,
     State,
     Status,
     Unavailable,
 )
-from runspec_jobs.provider.elastic_tasks import seated, seats_of
+from runspec_jobs.provider.elastic_tasks import seat, seated, seats_of, task_of
 from runspec_jobs.provider.job_manifest import read_record
 from runspec_slurm import reasons, task_stop
 from runspec_slurm.lookup.arrays import Arrays, Pace
@@ -55,6 +57,14 @@ REQUEST_STOPS = f"""\
 [ -f "runs/$1/record.json" ] || exit {NOTHING}
 mkdir -p "runs/$1/stop" && cd "runs/$1/stop" || exit 1
 while read -r t; do : >"$t" || exit 1; done
+"""
+
+
+# The same for nodes that are released, each after a plus, or asked for again, after a minus.
+NOTE_RELEASED = f"""\
+[ -f "runs/$1/record.json" ] || exit {NOTHING}
+mkdir -p "runs/$1/released" && cd "runs/$1/released" || exit 1
+while read -r how t; do case $how in +) : >"$t" ;; *) rm -f -- "$t" ;; esac || exit 1; done
 """
 
 
@@ -238,7 +248,7 @@ class Jobs:
         silent = not cancelled and _silent(tasks, seen)
         if silent and not self.unknown.over(run):
             return unknown_outcomes.status(seen)
-        ended = states.status(nodes(), cancelled=cancelled, stops=seen.stops)
+        ended = states.status(nodes(), cancelled=cancelled, stops=seen.stops | seen.released)
         if not cancelled:
             ended = records.is_elastic_over(self.store, run, record, ended)
         if not silent:
@@ -254,6 +264,7 @@ class Jobs:
         run, total, each = arrays
         notes = self._notes(run, seen, rows)
         tasks = self._marked(run, seen, states.tasks(total, rows, notes, seen.codes, each=each))
+        tasks = [t._replace(away=t.number in seen.released and t.waits) for t in tasks]
         if task_stop.alive(rows) or not _silent(tasks, seen):
             return tasks
         if self.unknown.just_asked(run):
@@ -331,6 +342,7 @@ class Jobs:
             self.check_mounted(run)
             return
         status = self.status(run)
+        self.end_held(run)
         if (
             status.state.terminal and status.state is not State.GONE
         ):  # a submission may be on its way
@@ -360,6 +372,52 @@ class Jobs:
             ]
             self.queue.cancel(late)
         self.forget(run)
+
+    def release(self, run: str, away: Collection[Seat], back: Collection[Seat]) -> Released:
+        """Hold the nodes *away* in the queue, which one that runs does itself, and let those of *back* run again."""
+        self.forget(run)
+        seen, record = self.poller.seen(run), self.record(run)
+        if seen is None or record is None:
+            return Released((), ())
+        leave = {task_of(record, *node)[0] for node in away}
+        come = {task_of(record, *node)[0] for node in back} - leave
+        rows = self._rows_of(run, leave | come)
+        stuck = {task for task in come & seen.released if _runs(rows.get(task))}
+        self._note_released(run, leave - seen.released, (come - stuck) & seen.released)
+        self.queue.hold(_ids(rows, (t for t in leave if not _is_held(rows.get(t)))))
+        held = {task for task in come - stuck if _is_held(rows.get(task))}
+        self.queue.let_go(_ids(rows, held))
+        dead = (come - stuck) & seen.released - {
+            t for t, row in rows.items() if states.alive(row.state)
+        }
+        self.queue.start_again(_ids(rows, dead))
+        self.forget(run)
+        leaving = {task for task in leave if _runs(rows.get(task))} | stuck | held
+        gone = (seen.released | leave) - (come - stuck)
+        return Released({seat(record, t, 0) for t in gone}, {seat(record, t, 0) for t in leaving})
+
+    def _rows_of(self, run: str, tasks: Collection[int]) -> dict[int, Row]:
+        rows = self._of_run(run) if tasks else ()
+        return {task: row for row in rows for task in row.tasks if task in tasks}
+
+    def _note_released(self, run: str, away: Collection[int], back: Collection[int]) -> None:
+        """Write the records of the nodes *away* to the workspace, and delete those of *back*."""
+        lines = [
+            f"{name} {task}\n"
+            for name, tasks in (("+", away), ("-", back))
+            for task in sorted(tasks)
+        ]
+        if lines:
+            content = "".join(lines).encode()
+            self.store.change(f"release nodes of {run}", NOTE_RELEASED, run, content=[content])
+
+    def end_held(self, run: str) -> None:
+        """Cancel the released nodes of a run that has ended: nobody will ask for them."""
+        seen = self.poller.seen(run)
+        if seen is not None and seen.released and self.status(run).state.terminal:
+            rows = task_stop.alive(self._of_run(run))
+            held = [r.task_id(t) for r in rows for t in r.tasks if t in seen.released]
+            self.queue.cancel(held)
 
     def cancel(self, run: str, *, wait: bool = True) -> None:
         """Cancel the jobs of *run* that have not ended, and wait until all of their processes have ended."""
@@ -410,3 +468,19 @@ def _nodes(
         for task in tasks
     )
     return tuple(node for nodes in each for node in nodes)
+
+
+def _runs(row: Row | None) -> bool:
+    return row is not None and states.alive(row.state) and row.state not in states.WAITING
+
+
+def _is_held(row: Row | None) -> bool:
+    """Return whether the row is of tasks that wait until somebody lets them go."""
+    if row is None or not states.alive(row.state):
+        return False
+    return row.state == "REQUEUE_HOLD" or row.reason.startswith("JobHeld") or "held" in row.reason
+
+
+def _ids(rows: Mapping[int, Row], tasks: Iterable[int]) -> list[str]:
+    """Return Slurm's ids of *tasks*, as far as it lists them."""
+    return [rows[task].task_id(task) for task in sorted(tasks) if task in rows]

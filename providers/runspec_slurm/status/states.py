@@ -9,7 +9,7 @@ from typing import Any
 from runspec_agent.base.end_causes import PEER, TIMEOUT
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import Attempt, NodeStatus, State, Status
-from runspec_jobs.provider.node_ends import overdue
+from runspec_jobs.provider.node_ends import AWAY, RELEASED, overdue
 from runspec_jobs.provider.types import blamed
 from runspec_slurm import reasons
 from runspec_slurm.queue import ENDED, Past, Row
@@ -42,6 +42,7 @@ class Task(NamedTuple):
     past: Past | None = None
     due: bool = False  # whether its last attempt was killed, and runspec has to requeue it
     timeout_s: int | None = None  # that of the spec
+    away: bool = False  # whether it is a node that was released, and is held in the queue
 
     @property
     def state(self) -> str:
@@ -53,8 +54,8 @@ class Task(NamedTuple):
 
     @property
     def over(self) -> bool:
-        """Return whether the task has ended, or is unknown to Slurm."""
-        return not self.due and not alive(self.state)
+        """Return whether the task has ended, is unknown to Slurm, or goes on only if somebody asks for it."""
+        return self.away or (not self.due and not alive(self.state))
 
     @property
     def waits(self) -> bool:
@@ -132,7 +133,9 @@ def _never_begun(rows: Sequence[Row]) -> list[Row]:
 def nodes(task: Task, count: int, *, cancelled: bool) -> Iterator[NodeStatus]:
     """Yield the nodes of *task*."""
     for rank in range(count):
-        if not task.over:
+        if task.away:
+            yield _away(task, rank)
+        elif not task.over:
             assert task.row is not None, "BUG: a task that has not ended is in the queue"
             state = State.WAITING if task.waits else State.RUNNING
             reason = _waiting(task) if state is State.WAITING else ""
@@ -146,6 +149,12 @@ def nodes(task: Task, count: int, *, cancelled: bool) -> Iterator[NodeStatus]:
 def _waiting(task: Task) -> str:
     assert task.row is not None, "BUG: a task that waits is in the queue"
     return reasons.KILLED if task.due else reasons.waiting(task.row)
+
+
+def _away(task: Task, rank: int) -> NodeStatus:
+    last = task.attempts if task.noted else task.attempts - 1
+    over = tuple(_attempt(task, n, rank, None) for n in range(1, last + 1))
+    return NodeStatus(task.number, rank, task.attempts, State.CANCELLED, AWAY, None, over)
 
 
 def _ended(task: Task, rank: int, *, cancelled: bool) -> NodeStatus:
@@ -194,6 +203,8 @@ def _attempt(task: Task, number: int, rank: int, state: State | None) -> Attempt
     own = task.is_own(number, rank)
     began_s, ended_s = note.get("began_s"), note.get("ended_s")
     stopped = code in (STOPPED, None) and task.failed(number) and not own
+    if note.get("cause") == RELEASED:
+        return Attempt(number, code, AWAY, False, began_s, ended_s)
     if state is None:
         preempted = code in (None, STOPPED) and not (stopped or own)
         reason = reasons.PREEMPTED if preempted else reasons.exited(code or 0, is_own=own)
@@ -267,7 +278,8 @@ def status(nodes: Sequence[NodeStatus], *, cancelled: bool, stops: Collection[in
 def going(tasks: Sequence[Task], nodes_: tuple[NodeStatus, ...]) -> Status:
     """Return the status of a run that has not ended."""
     left = [task for task in tasks if not task.over]
-    if not all(task.waits for task in left) or len(left) < len(tasks):
+    ended = any(task.over and not task.away for task in tasks)
+    if ended or not all(task.waits for task in left):
         return Status(State.RUNNING, "", None, nodes_)
     return Status(State.WAITING, _waiting(left[0]), None, nodes_)
 

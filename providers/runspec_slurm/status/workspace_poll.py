@@ -20,7 +20,7 @@ for f in claim job last claim.* job.*; do
 [ ! -f "$f" ] || printf '%s %s\\n' "$f" "$(cat "$f")"
 done
 [ -z "$(find claim claim.* -mmin -1 2>/dev/null)" ] || echo fresh
-find ends failures stop -type f 2>/dev/null
+find ends failures stop released -type f 2>/dev/null
 [ ! -d logs ] || find logs -type f -name '*.txt' -exec wc -c {{}} +
 exit 0
 """
@@ -34,7 +34,7 @@ END = re.compile(r"ends/(\d+)/(\d+)/(\d+|batch)(?:\.(\d+))?")  # with the code i
 FAILURE = re.compile(r"failures/(\d+)-(\d+)/(\d+)-(\d+)")
 LOG = re.compile(r"\s*(\d+) logs/(\d+)-(\d+)\.txt")
 OWNED = re.compile(r"(claim|job)(?:\.(\d+))? (.*)")
-STOP = re.compile(r"stop/(\d+)")
+STOP = re.compile(r"(stop|released)/(\d+)")
 BATCH = -1  # the rank of the batch script in exit records
 
 Note = Mapping[str, Any]
@@ -61,6 +61,9 @@ class Seen(NamedTuple):
     logs: Mapping[tuple[int, int], int] = {}  # sizes by task and rank
     fresh: bool = False  # whether the run was claimed less than a minute ago
     stops: frozenset[int] = frozenset()  # tasks with a stop request
+    released: frozenset[int] = (
+        frozenset()
+    )  # tasks that are nodes of an elastic job and were released
     short: Mapping[AttemptKey, Note] = {}  # exit records in the names of files
 
     @property
@@ -124,7 +127,8 @@ def read(text: str) -> Seen:
     """Return what the files of a run say, from the output of LOOK."""
     owned: dict[str, dict[int, str]] = {"claim": {}, "job": {}}
     ends, codes, logs = set[AttemptKey](), dict[AttemptKey, int](), dict[tuple[int, int], int]()
-    stops, short = set[int](), dict[AttemptKey, Note]()
+    away: dict[str, set[int]] = {"stop": set(), "released": set()}
+    short = dict[AttemptKey, Note]()
     last: dict[str, Any] | None = None
     for line in text.splitlines():
         if match := END.fullmatch(line):
@@ -135,7 +139,7 @@ def read(text: str) -> Seen:
             task, rank, number, code = map(int, match.groups())
             codes[AttemptKey(task, number, rank)] = code
         elif match := STOP.fullmatch(line):
-            stops.add(int(match[1]))
+            away[match[1]].add(int(match[2]))
         elif match := LOG.fullmatch(line):
             logs[int(match[2]), int(match[3])] = int(match[1])
         elif match := OWNED.fullmatch(line):
@@ -151,7 +155,8 @@ def read(text: str) -> Seen:
         codes,
         logs,
         fresh,
-        frozenset(stops),
+        frozenset(away["stop"]),
+        frozenset(away["released"]),
         short,
     )
 

@@ -30,6 +30,7 @@ from runspec_agent.base import end_causes, limits, process, record_formats, task
 from runspec_agent.base.job_env import LOST, STOPPED, USAGE, Failure, read
 from runspec_agent.base.process import Child, Signals
 from runspec_agent.base.task_identity import TaskIdentity, place
+from runspec_agent.elastic import release
 from runspec_agent.job import agent_fork, slurm_commands
 from runspec_agent.retry import exit_records, stop_request
 from runspec_agent.retry.attempts import Lost, read_record
@@ -108,6 +109,8 @@ class Batch:
             _tell("{}, leaving".format(stop_request.WHY))
             self._note(STOPPED, stop_request.WHY)
             return STOPPED
+        if self._is_released():
+            return self._give_back()
         if self._succeeded():
             _tell("an earlier attempt has succeeded: this task has nothing to do")
             self._note(0, None)
@@ -236,6 +239,8 @@ class Batch:
         if limit is not None:
             code, why = self._too_long(), limit
             _tell(limit)
+        if code in (AGAIN, STOPPED) and not signals.stopping and self._is_released():
+            return self._give_back()
         if code == STOPPED and signals.stopping:
             why = why or "told to end"
         elif (code == STOPPED and self.lost.has_failed()) or code not in (AGAIN, STOPPED):
@@ -249,6 +254,21 @@ class Batch:
             why = why or "its nodes were lost, and no attempts are left"
         self._note(code, why)
         return code
+
+    def _is_released(self) -> bool:
+        """Return whether this task is a node of an elastic job that was released."""
+        is_elastic = bool(self.record.get("elastic"))
+        return is_elastic and release.is_released(self.bucket, self.at, self.place.task)
+
+    def _give_back(self) -> int:
+        """Hold this task in the queue, where it takes no node, until it is asked for; return its exit code."""
+        _tell("this node was released")
+        self.lost.leave_out()
+        self._note(STOPPED, end_causes.AWAY, cause=end_causes.RELEASED)
+        said = slurm_commands.run(["scontrol", "requeuehold", _name(self.env)], self.env)
+        if said is not None:
+            _tell("the job cannot be held, and cannot come back: {}".format(said))
+        return STOPPED
 
     def _call_off(self) -> None:
         """Cancel pending jobs of nodes that would join a job that is over."""
@@ -273,10 +293,10 @@ class Batch:
         _tell("the job cannot be requeued: {}".format(said))
         return "another attempt was due, but the job cannot be requeued: {}".format(said)
 
-    def _note(self, code: int, why: Optional[str], again: bool = False) -> None:
+    def _note(self, code: int, why: Optional[str], again: bool = False, **more: str) -> None:
         try:
-            more = {"own": TOO_LONG, "cause": end_causes.TIMEOUT} if self.late else {}
-            self.ends.note(code, why, again=again, **more)
+            late = {"own": TOO_LONG, "cause": end_causes.TIMEOUT} if self.late else {}
+            self.ends.note(code, why, again=again, **late, **more)
         except Failure as failure:
             _tell("the exit code cannot be recorded: {}".format(failure))
 

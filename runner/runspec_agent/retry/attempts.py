@@ -66,6 +66,10 @@ class Lost:
             return None
         return "{} attempts were preempted, and retry.spot_attempts is {}".format(count, self.most)
 
+    def leave_out(self) -> None:
+        """Count this attempt no more: its node was released, and not lost."""
+        self.bucket.delete(self._begun + str(self.place.attempt))
+
     def has_failed(self) -> bool:
         """Return whether this attempt is recorded as a failure of its own."""
         return self.place.attempt in self._failed()
