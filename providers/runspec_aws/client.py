@@ -12,11 +12,11 @@ from runspec_aws.errors import translated
 from runspec_aws.logs import CloudStream, Logs
 from runspec_aws.naming import s3
 from runspec_aws.options import AwsOptions
-from runspec_aws.release import Releases
 from runspec_aws.session import Session
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.store import objects, publish
 from runspec_aws.store.layout import AGENT_SHA256
+from runspec_aws.task_stop import Releases
 from runspec_aws.timing import Clock, Timing
 from runspec_jobs.provider import (
     Bundle,

@@ -13,8 +13,8 @@ from runspec_azure.batch.cleanup import OrphanFinder, Reconciler, Stops
 from runspec_azure.batch.infrastructure import autoscale
 from runspec_azure.batch.logs import Logs, TaskStream
 from runspec_azure.batch.options import BatchOptions
-from runspec_azure.batch.release import Releases
 from runspec_azure.batch.status import Tasks
+from runspec_azure.batch.task_stop import Releases
 from runspec_azure.batch.timing import Timing
 from runspec_azure.errors import code_of, status_of
 from runspec_azure.session.clients import Session

@@ -9,8 +9,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from runspec_agent.base.light_typing import NamedTuple
+from runspec_jobs.api import resize as resizing
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.jobs import Job, demand_one_size
+from runspec_jobs.api.resize import AWAY as AWAY, Size as Size
 from runspec_jobs.engine import (
     apply as engine,
     clients,
@@ -19,7 +21,6 @@ from runspec_jobs.engine import (
     named_run,
     planned_run,
     rescue,
-    resize as resizing,
     resume as resuming,
     save_logs as saving,
     source_runs,
@@ -29,7 +30,6 @@ from runspec_jobs.engine import (
 )
 from runspec_jobs.engine.log_lines import LogLine as LogLine
 from runspec_jobs.engine.outputs import fetch as copying, layout as output_layout, publish
-from runspec_jobs.engine.resize import AWAY as AWAY, Size as Size
 from runspec_jobs.engine.resume import Way as Way
 from runspec_jobs.engine.save_logs import SavedLog as SavedLog, SavedLogs as SavedLogs
 from runspec_jobs.engine.status import is_known as is_known

@@ -1,4 +1,4 @@
-"""`runspec cancel`, and `destroy`: one run, many at once, or what runs share."""
+"""`runspec cancel`, and `destroy`: one run, many at once, or what runs share; `resize` and `release` end nodes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from runspec_jobs.api import cleanup, listing
 from runspec_jobs.api.chains import get_chain
-from runspec_jobs.api.lifecycle import Run, explain_doubt, get, get_all
+from runspec_jobs.api.lifecycle import Run, Status, explain_doubt, get, get_all
 from runspec_jobs.api.listing import Summary
-from runspec_jobs.cli import costs, output
+from runspec_jobs.cli import costs, node_table, output
 from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import (
@@ -24,7 +24,12 @@ from runspec_jobs.errors import (
     UnknownOutcome,
     UsageError,
 )
-from runspec_jobs.options.run_verbs import CancelOptions, DestroyOptions
+from runspec_jobs.options.run_verbs import (
+    CancelOptions,
+    DestroyOptions,
+    ReleaseOptions,
+    ResizeOptions,
+)
 from runspec_jobs.report.numbers import format_seconds
 
 SERVICE = (
@@ -221,3 +226,42 @@ def _kept() -> Sequence[str]:
     head = ["keeping it costs"] if costing else []
     made = [f"  {escape_control(title)}" for title in shared.titles]
     return ["runs share what these steps made:", *made, *head, *(f"  {line}" for line in costing)]
+
+
+# Nodes of elastic runs leave while the others go on, and come back.
+
+
+def resize(options: ResizeOptions) -> int:
+    of = _get_alive(options.run)
+    status = of.resize(
+        options.nodes, task=options.task, on_event=ProgressPrinter(quiet=options.as_json)
+    )
+    return _print_size(of, status, as_json=options.as_json)
+
+
+def release(options: ReleaseOptions) -> int:
+    of = _get_alive(options.run)
+    status = of.release(
+        options.nodes, task=options.task, on_event=ProgressPrinter(quiet=options.as_json)
+    )
+    return _print_size(of, status, as_json=options.as_json)
+
+
+def _get_alive(name: str) -> Run:
+    if (chain := get_chain(name)) is not None:
+        what = f"'{name}' is a chain: only the nodes of one run can be changed"
+        raise UsageError(what, f"name the run of a job: see runspec status {chain.name}")
+    return get(name, alive=True, on_event=output.tell_event)
+
+
+def _print_size(of: Run, status: Status, *, as_json: bool) -> int:
+    size = of.size(status)
+    if as_json:
+        found = {"run": of.id, "state": status.state, "size": node_table.size_json(size)}
+        output.out_json("runspec.size/v1", found)
+        return OK
+    for line in node_table.size_lines(size):
+        output.tell(f"{of.id}: {line}")
+    if size is None:
+        output.tell(f"{of.id} {status.state}")
+    return OK

@@ -55,12 +55,12 @@ VERBS: Mapping[str, Verb] = {
         takes_command=True,
     ),
     "resize": Verb(
-        RUN, "run_verbs", "resize", "change how many nodes an elastic run has while it goes on"
+        RUN, "run_verbs", "destroy", "change how many nodes an elastic run has while it goes on"
     ),
     "release": Verb(
         RUN,
         "run_verbs",
-        "resize",
+        "destroy",
         "have nodes of an elastic run save and leave while the others go on",
     ),
     "list": Verb(WATCH, "watch_verbs", "status", "list the runs of this machine"),

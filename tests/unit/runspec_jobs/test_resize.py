@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from runspec_jobs.engine import resize
+from runspec_jobs.api import resize
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Conflict, RunspecError, Unavailable, UnknownOutcome, UsageError
 from runspec_jobs.provider import NodeStatus, Released, Seat, State, Status, Submits
