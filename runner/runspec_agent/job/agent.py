@@ -36,7 +36,7 @@ from runspec_agent.usage import background
 from runspec_agent.usage.background import Usage
 
 if TYPE_CHECKING:
-    from runspec_agent.elastic.release import Release
+    from runspec_agent.preemption.release import Release
 
 CANCELLED = "cancelled"  # the content of the claim if the run was cancelled before it began
 RUN_PREFIX = "runs/{}/"
@@ -242,7 +242,7 @@ class Agent:
         # Imported only where it is used, since a zipapp compiles its modules at each start.
         from runspec_agent.elastic.member import timing
         from runspec_agent.elastic.node import Elastic
-        from runspec_agent.elastic.release import Release
+        from runspec_agent.preemption.release import Release
 
         self.place = seat(self.place, self.record)
         index = self.place.task * self.record["elastic"]["max"] + self.place.rank

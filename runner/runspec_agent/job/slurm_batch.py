@@ -30,8 +30,8 @@ from runspec_agent.base import end_causes, limits, process, record_formats, task
 from runspec_agent.base.job_env import LOST, STOPPED, USAGE, Failure, read
 from runspec_agent.base.process import Child, Signals
 from runspec_agent.base.task_identity import TaskIdentity, place
-from runspec_agent.elastic import release
 from runspec_agent.job import agent_fork, slurm_commands
+from runspec_agent.preemption import release
 from runspec_agent.retry import exit_records, stop_request
 from runspec_agent.retry.attempts import Lost, read_record
 from runspec_agent.retry.exit_records import ExitRecords
