@@ -218,21 +218,6 @@ class Forks:
             pass
 
 
-def keep_for_good() -> None:
-    """Have no fork look for garbage in what was imported, nor free its functions and classes.
-
-    They end with the process in any case, and freeing them takes a third of a second of each fork's end. Modules, and
-    what they hold otherwise, such as groups of processes, are freed as usual.
-    """
-    import gc
-
-    function = type(keep_for_good)
-    kept = [one for one in gc.get_objects() if type(one) is function or issubclass(type(one), type)]
-    kept.append(kept)
-    if hasattr(gc, "freeze"):
-        gc.freeze()  # novm - 3.7 or newer
-
-
 def close(fds: "Iterable[int]") -> None:
     for fd in fds:
         os.close(fd)
@@ -263,6 +248,7 @@ def become(
 def serve(here: str, own: "set[str]") -> None:
     """Import the frameworks, and wait until a fork is asked for; only the forks return."""
     import contextlib
+    import gc
     import importlib
     import signal
     import socket
@@ -277,7 +263,8 @@ def serve(here: str, own: "set[str]") -> None:
     if not can_fork(own):
         os._exit(3)
     more = {name: value for name, value in os.environ.items() if env.get(name) != value}
-    keep_for_good()
+    if hasattr(gc, "freeze"):
+        gc.freeze()  # novm - 3.7 or newer: no fork looks for garbage in it, which takes most of its end
     folder = os.open(here, os.O_RDONLY)  # the path itself may be too long for a socket
     listener = socket.socket(socket.AF_UNIX)
     listener.bind("/proc/self/fd/{}/{}.part".format(folder, FORKS))
