@@ -232,10 +232,7 @@ class Elastic:
         """Ask the program to save and end, once; it is killed when its grace period is over."""
         if not self.told:
             self.told = True
-            if self.leaving:
-                self.engine.end()
-            else:
-                self.engine.stop()
+            self.engine.stop()
 
     def _ended(self, code: int) -> None:
         """Save the program's files; report its exit code if the agent had not asked it to end."""

@@ -89,10 +89,6 @@ class Program:
         process.kill_rest(spared=0 if self.warm is None else self.warm.pid)
         return code
 
-    def end(self) -> None:
-        """Ask the program to end for good."""
-        self.stop()
-
     def kill(self) -> None:
         if self.child is not None:
             self.child.kill()
@@ -217,10 +213,6 @@ class Torchrun(Program):
                     os.kill(worker, signal.SIGKILL)
                 except OSError:  # it has already ended
                     pass
-
-    def end(self) -> None:
-        """Ask torchrun itself to end, which stops its workers."""
-        Program.stop(self)
 
 
 def _install(folder: str) -> None:
