@@ -5,6 +5,7 @@ words with spaces, and the remote sh interprets them.
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ WITH_VALUE = (
     "-i",
     "-F",
 )  # options of ssh with a value, which a user's mpirun may pass
+ENVIRONMENT = "VIRTUAL_ENV"  # the folder of the packages of the job, a different one on each node
 ENDED_BY_SSH = 255  # the exit code of ssh if the connection is lost
 
 
@@ -70,6 +72,7 @@ class _Request:
         self.name = "{}-{}".format(rank, os.urandom(16).hex())
         record: files.Record = {"token": token, "command": os.fsencode(command).decode("latin-1")}
         record["unlike"] = unlike  # a host name that the node must not have
+        record["environment"] = os.environ.get(ENVIRONMENT)
         files.write_record(meeting.path("ask-{}.json".format(self.name)), record)
 
     def relay(self, signals: Signals) -> int:
@@ -147,6 +150,10 @@ class Server:
         if record.get("unlike") == os.uname().nodename:
             _tell(node_hostname.take(self.meeting.words.host))
         command = os.fsdecode(record["command"].encode("latin-1"))
+        theirs, ours = record.get("environment"), self.env.get(ENVIRONMENT)
+        if theirs and ours:
+            # Open MPI names its daemon, and the folder that it was installed to, by their paths on the first node.
+            command = re.sub(re.escape(theirs) + r"(?![\w.-])", lambda _: ours, command)
         with open(self.meeting.path("out-" + name), "ab") as out, open(
             self.meeting.path("err-" + name), "ab"
         ) as err:
