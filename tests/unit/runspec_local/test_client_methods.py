@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -19,6 +20,15 @@ from runspec_local.supervisor import process, reaper
 from runspec_local.timing import Clock
 
 RUN = "job-abc123"
+ELASTIC = {
+    "format": "runspec.local/v1",
+    "run": RUN,
+    "engine": "process",
+    "grace_s": 1,
+    "nodes": 2,
+    "tasks": [[]],
+    "elastic": {"min": 1},
+}
 
 
 @pytest.fixture
@@ -135,3 +145,14 @@ def test_find_orphans_names_a_run_without_a_record(client: LocalClient) -> None:
     orphans = [orphan.run for orphan in client.find_orphans([], [])]
 
     assert orphans == [RUN]
+
+
+def test_a_released_node_is_noted_in_the_folder_of_its_run(client: LocalClient) -> None:
+    folder = Path(client.root) / "runs" / RUN
+    folder.mkdir(parents=True)
+    (folder / "job.json").write_text(json.dumps(ELASTIC))
+
+    released = client.release(RUN, [(0, 1)], [], lambda _: ())
+
+    assert set(released.away) == {(0, 1)}
+    assert (folder / "released" / "1").exists()

@@ -11,6 +11,7 @@ import pytest
 from runspec_jobs.provider import (
     MembershipChange,
     NoAnswer,
+    Released,
     RemoteError,
     Request,
     Scope,
@@ -77,6 +78,10 @@ class Slurm:
     def changes(self, run: str) -> list[MembershipChange]:
         self._up()
         return [CHANGE]
+
+    def release(self, run: str, away: Any, back: Any, submits: Any) -> Released:
+        self._up()
+        return Released(away, back)
 
     def shell(self, run: str, task: int, rank: int, words: Any, *, terminal: bool) -> str:
         self._up()
@@ -227,6 +232,12 @@ def test_changes_of_nodes_are_those_that_the_head_node_knows(world: World) -> No
     client = world.client(host="192.0.2.7")
 
     assert client.changes(RUN) == [CHANGE]
+
+
+def test_the_head_node_releases_nodes(world: World) -> None:
+    client = world.client(host="192.0.2.7")
+
+    assert client.release(RUN, [(0, 1)], [(0, 2)], lambda _: ()) == Released([(0, 1)], [(0, 2)])
 
 
 def test_a_run_that_never_had_a_cluster_is_gone(world: World) -> None:

@@ -225,3 +225,14 @@ def test_ssh_takes_the_command_line_of_a_tunnel(
     words = [word.replace("{socket}", str(tmp_path / "socket")) for word in route.argv]
     read = subprocess.run([words[0], "-G", *words[1:]], capture_output=True, text=True)
     assert (read.returncode, read.stderr) == (0, "")
+
+
+def test_a_released_node_is_noted_in_the_workspace(client: SlurmClient, tmp_path: Path) -> None:
+    (tmp_path / "bin" / "scontrol").write_text("#!/bin/sh\n")
+    elastic = {"min": 1, "max": 2}
+    client.store.put(f"runs/{RUN}/record.json", record(count=2, nodes=2, elastic=elastic))
+
+    released = client.release(RUN, [(0, 0)], [], lambda _: ())
+
+    assert set(released.away) == {(0, 0)}
+    assert client.store.read(f"runs/{RUN}/released/0") == b""

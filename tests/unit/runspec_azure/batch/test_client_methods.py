@@ -221,3 +221,14 @@ def test_reconcile_ends_a_task_that_waits_while_its_elastic_job_is_over(
 
 def test_the_state_of_a_running_job_is_running(account: Account) -> None:
     assert account.client().state(RUN).state is State.RUNNING
+
+
+def test_a_released_node_is_noted_in_the_store(account: Account) -> None:
+    record = json.loads(account.cloud.blobs[f"{BASE}/record.json"])
+    elastic = {**record, "nodes": 2, "count": 2, "sweep": [], "elastic": {"min": 1, "max": 2}}
+    account.cloud.blobs[f"{BASE}/record.json"] = json.dumps(elastic).encode()
+
+    released = account.client().release(RUN, [(0, 0)], [], lambda _: ())
+
+    assert set(released.away) == {(0, 0)}
+    assert account.cloud.blobs[f"{BASE}/released/0"] == b""
