@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runspec_aws import check, plan
+from runspec_aws.decision import decide_shape
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import asks_region, with_offers
 from runspec_aws.store.layout import store
@@ -51,7 +52,7 @@ class AwsBatchProvider:
         return ends_as_a_whole(spec)
 
     def has_job_per_task(self, spec: Spec) -> bool:
-        return has_several_tasks(spec) and spec.cluster.nodes.max == 1
+        return has_several_tasks(spec) and decide_shape(spec).nodes == 1
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, with_offers(facts))

@@ -84,7 +84,7 @@ FAULTS = {
     "a new member makes a job another's": Planted(
         Fault(
             client.holds,
-            "all(holds(there.get(key), one) for key, one in wanted.items())",
+            "all(holds(there.get(key), value) for key, value in wanted.items())",
             "bool(there == wanted)",
         ),
         "Job_Get",

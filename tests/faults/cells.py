@@ -103,6 +103,9 @@ def resume(driver: Driver, at: int) -> list[str]:
         world.again("apply", "faults.yaml", "--resume")
         wrong = list(always(world, jobs=2))
         rows = [(row["run"], row["state"], row["resumed"]) for row in world.runs()]
+        for _, _, resumed in rows:
+            if resumed:
+                resumed.pop("content", None)  # a digest, which is another one in each world
         states = [(state, resumed) for _, state, resumed in rows]
         if states != [("cancelled", None), ("succeeded", {"run": first, "save": 1})]:
             return [*wrong, f"list says {rows}"]

@@ -135,7 +135,8 @@ def _read_least(value: Any) -> Any:
 def _list_gpu_types(value: Any) -> Any:
     if isinstance(value, list) and not value:
         raise make_error("no type", "write gpu_type: A100, or remove it")
-    return (value,) if isinstance(value, str) else value
+    # A record has the value of `_write_gpu_types`.
+    return () if value is None else (value,) if isinstance(value, str) else value
 
 
 def _check_gpu_types(value: tuple[str, ...]) -> tuple[str, ...]:

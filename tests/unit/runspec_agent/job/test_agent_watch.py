@@ -86,7 +86,7 @@ def test_the_other_nodes_of_a_round_follow(bucket: FolderBucket, attempts: int, 
 
     assert exit_code(bucket, AT, record, -9, begun(rank=1, attempt=3, together=2)) == exits
 
-    verdict = f'[{exits}, "node 1 exited with {exits}"]'.encode()
+    verdict = f'[{exits}, "node 1 exited with {exits}", false]'.encode()
     assert bucket.get(AT + "rounds/0/2/verdict") == verdict
     assert keys(bucket, "failures/") == ["0-1/3-137", "0-all/2"]
 

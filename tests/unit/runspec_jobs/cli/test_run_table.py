@@ -261,7 +261,8 @@ def test_5000_runs_are_listed_in_a_few_times_what_reading_them_takes() -> None:
 # Every verb that uses records of runs or what else is kept beside them
 WITH_STATE = """\
 list; apply job.yaml; plan job.yaml; status toy; logs toy; outputs toy; fetch toy; destroy toy; destroy --all
-destroy --shared; cancel toy; report toy; gc local; adopt local toy; shell toy; tunnel toy 80; cost; prices"""
+destroy --shared; cancel toy; report toy; gc local; adopt local toy; shell toy; tunnel toy 80; cost; prices
+resize toy 2; release toy 1"""
 WITH_STATE_LINES = WITH_STATE.replace("\n", "; ").split("; ")
 # These need none, or keep their own. `doctor` shows what is wrong as a check that fails.
 WITHOUT = "validate simulate import schema rehearse explain init doctor providers policy trust completion help version"
