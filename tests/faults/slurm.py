@@ -96,7 +96,9 @@ class SlurmCloud(Cloud):
         return [job for job, state in self.jobs().items() if state not in ENDED]
 
     def left(self) -> Iterator[str]:
-        files = (p for p in self.workspace.rglob("*") if not p.is_dir())
+        # `runspec gc` deletes a killed upload after a day: until then, another one may be under way.
+        unfinished = {*self.workspace.glob("blobs/.rs-*.part")}
+        files = (p for p in self.workspace.rglob("*") if not p.is_dir() and p not in unfinished)
         yield from (f"file {path.relative_to(self.workspace)}" for path in files)
         yield from (f"job {job}" for job in self.alive())
 
