@@ -202,7 +202,8 @@ def test_a_failure_ends_the_nodes_of_the_run_that_wait_and_the_next_attempt_buil
     found = [ended(node) for node in (builder, *others)]
 
     assert all(code == 1 and "packages cannot be installed" in line for code, line in found)
-    assert len(world.installed) == 2  # the node of the other job has tried, too
+    # The other job has tried, too; and a node for which its record came in the place of the first.
+    assert len(world.installed) in (2, 3)
 
     world.go()
 
