@@ -210,8 +210,10 @@ def choose_gpu_type(provider: Provider, spec: Spec, facts: Facts) -> tuple[Spec,
     If it can give none, the first type stays, so that the user reads what is wrong with that one.
     """
     kinds = spec.cluster.gpu_types
+    if len(kinds) < 2:
+        return spec, ()
     refused: list[str] = []
-    for kind in kinds if len(kinds) > 1 else ():
+    for kind in kinds:
         chosen = _with_gpu_type(spec, kind)
         errors = [p for p in provider.check(chosen, facts) if p.severity == "error"]
         why = next((p.what for p in errors if p.path[:1] == ("cluster",)), None)
@@ -220,7 +222,7 @@ def choose_gpu_type(provider: Provider, spec: Spec, facts: Facts) -> tuple[Spec,
             note = Problem(("cluster", "gpu_type"), what, severity="note")
             return chosen, [note] if refused else []
         refused.append(why if kind in why else f"{kind}: {why}")
-    return _with_gpu_type(spec, kinds[0]) if kinds else spec, ()
+    return _with_gpu_type(spec, kinds[0]), ()
 
 
 def _with_gpu_type(spec: Spec, kind: str) -> Spec:

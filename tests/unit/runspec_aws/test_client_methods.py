@@ -228,7 +228,7 @@ def test_a_task_that_found_the_request_to_stop_before_its_end_is_cancelled(
     assert status.state is State.SUCCEEDED
 
 
-def test_a_released_node_that_waits_is_terminated_and_never_comes_back(
+def test_a_released_node_is_noted_in_the_store_and_never_comes_back(
     account: MotoAccount,
 ) -> None:
     account.submit(spec(cluster={"nodes": {"min": 1, "max": 2}}, **ELASTIC), RUN)
