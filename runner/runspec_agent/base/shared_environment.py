@@ -87,8 +87,9 @@ def _build(
             files.remove_tree(built)
             return made
         files.remove_tree(built)
-        noted = {"run": env.get("RUNSPEC_RUN", ""), "why": str(failure), "token": token}
-        files.write_record(os.path.join(shared, FAILED), noted)
+        run = env.get("RUNSPEC_RUN", "")
+        noted = {"run": run, "why": str(failure), "token": token}
+        files.write_record(_name_failure(shared, run), noted)
         raise
     os.sync()  # neither pip nor uv flushes what it writes, and a name must not outlive its content
     if not _create(os.path.join(shared, BUILT), token):
@@ -144,17 +145,16 @@ class _Wait:
     """Waits while another node builds."""
 
     def __init__(self, folder: str, run: str) -> None:
-        self.place, self.run = folder, run
-        self._failed = files.read(os.path.join(folder, FAILED))
+        self.place, self.failure = folder, _name_failure(folder, run)
+        self._failed = files.read(self.failure)
         self._seen, self._since = None, 0.0  # type: Optional[bytes], float
         self._told = False
 
     def check(self) -> None:
         """Raise Failure if another node of this run has failed to build since the wait began."""
-        path = os.path.join(self.place, FAILED)
-        if files.read(path) != self._failed:
-            failed = files.read_record(path) or {}
-            if failed.get("run") == self.run:
+        if files.read(self.failure) != self._failed:
+            failed = files.read_record(self.failure)
+            if failed is not None:
                 raise Failure("another node of this job says: {}".format(failed["why"]), USAGE)
 
     def pause(self) -> None:
@@ -175,6 +175,11 @@ class _Wait:
     def _tell(text: str) -> None:
         print("runspec: {}".format(text))
         sys.stdout.flush()
+
+
+def _name_failure(folder: str, run: str) -> str:
+    """Return the path of the record of the last failure of *run*; no other run replaces it."""
+    return os.path.join(folder, "{}-{}".format(FAILED, run))
 
 
 def _create(path: str, content: str) -> bool:
