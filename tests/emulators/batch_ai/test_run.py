@@ -146,6 +146,18 @@ def test_job_preparation_comes_first_and_its_failure_is_the_jobs(hand: Hand) -> 
     assert "stdout.txt" not in hand.files(name="other")
 
 
+def test_what_a_preparation_installs_is_seen_by_its_job_alone(hand: Hand) -> None:
+    install = "import site; open(site.getsitepackages()[0] + '/own_of_job.py', 'w').write('A = 1')"
+    asks = "python3 -c 'import own_of_job, yaml; print(own_of_job.A)'"
+
+    first = hand.run(asks, jobPreparation={"commandLine": f'python3 -c "{install}"'})
+    said = hand.text()
+    other = hand.run(asks, "other")
+
+    assert (first.execution_state, said) == ("succeeded", "1\n")
+    assert other.execution_state == "failed"
+
+
 def test_a_job_that_runs_too_long_is_ended(hand: Hand) -> None:
     done = hand.run("sleep 60", constraints={"maxWallClockTime": "PT0.1S"})
 

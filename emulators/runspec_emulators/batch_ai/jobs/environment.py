@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from runspec_emulators.batch_ai.storage.volumes import expanded, referenced
 from runspec_emulators.frame.processes import inherited
 
 STDOUTERR = "stdouterr"
+PYTHON = "python"  # folder of a node's own Python, in the temporary folder of the job
 AGENT = """#!/bin/sh
 # Stands for ssh from one node of the job to another. It gives each node a host name of its own, if this user may:
 # otherwise, MPI_Comm_split_type of Open MPI has groups that do not fit together, and Horovod waits for ever.
@@ -52,7 +55,11 @@ def machine(settings: Settings, node: Node) -> dict[str, str]:
 def local(node: Node, job: Job) -> dict[str, str]:
     """Return the variables that differ between nodes here; in the service, paths are the same everywhere."""
     folder = temp(node, job)
+    python = folder / PYTHON
+    path = os.pathsep.join([str(python / "bin"), inherited().get("PATH", os.defpath)])
+    own = {"PATH": path, "VIRTUAL_ENV": str(python)} if python.exists() else {}
     return {
+        **own,
         "HOME": str(node.folder),
         "AZ_BATCHAI_MOUNT_ROOT": str(node.mounts),
         "AZ_BATCHAI_JOB_MOUNT_ROOT": str(folder / "mounts"),
@@ -138,6 +145,8 @@ def furnish(settings: Settings, job: Job, nodes: Sequence[Node]) -> None:
     (settings.folder / "shared" / job.guid).mkdir(parents=True, exist_ok=True)
     for node in nodes:
         folder = temp(node, job)
+        if "jobPreparation" in job.properties and settings.engine != "podman":
+            make_python(folder / PYTHON)
         (folder / "hostfile").write_text(host_file(job, nodes))
         for other in nodes:
             lines = [f"export {k}='{v}'\n" for k, v in local(other, job).items()]
@@ -145,6 +154,21 @@ def furnish(settings: Settings, job: Job, nodes: Sequence[Node]) -> None:
         agent = folder / "agent"
         agent.write_text(AGENT)
         agent.chmod(0o755)
+
+
+def make_python(folder: Path) -> None:
+    """Make an environment in *folder* that has the packages of this machine's Python and takes more.
+
+    In the service, a preparation installs into the Python of its node or image, which no other node sees.
+    """
+    python = shutil.which("python3")
+    if python is None:
+        return
+    subprocess.run([python, "-m", "venv", "--without-pip", str(folder)], check=True)
+    packages = "import sys; print(*(p for p in sys.path if p.endswith('-packages')), sep='\\n')"
+    seen = subprocess.run([python, "-c", packages], check=True, capture_output=True, text=True)
+    for site in folder.glob("lib/python3*/site-packages"):
+        (site / "machine.pth").write_text(seen.stdout)
 
 
 def host_file(job: Job, nodes: Sequence[Node]) -> str:
