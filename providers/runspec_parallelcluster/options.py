@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -166,6 +166,9 @@ class Storage(Model):
 
 class ParallelClusterOptions(SlurmOptions):
     """Settings of `parallelcluster`, under `providers` in a profile. A spec may set the fields marked `anyone`."""
+
+    # `reservation` is one of EC2 here. One of Slurm is `sbatch: [--reservation=NAME]`.
+    reserved: ClassVar[tuple[str, ...]] = ()
 
     host: User[Host | None] = Field(
         default=None,

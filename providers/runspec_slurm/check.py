@@ -11,7 +11,7 @@ from runspec_jobs.provider.spec_checks import literal_paths, not_in_profile, sec
 from runspec_slurm import containers, job, resources
 from runspec_slurm.decision import EARLY_S, Decision
 from runspec_slurm.naming import setting
-from runspec_slurm.options import SlurmOptions
+from runspec_slurm.options import SlurmOptions, count_hosts
 from runspec_slurm.resources import Partition
 
 RESERVED = ("SLURM_", "SBATCH_", "SRUN_", "SALLOC_")
@@ -30,6 +30,7 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield from literal_paths(spec, "on a node of Slurm without an image")
     if facts.complete:
         yield from job.check_extra_options(spec, options)
+        yield from _own_words(decision, spec)
         yield from check_partition(decision, spec, facts)
         yield from _limits(decision, spec)
         yield from options.login_problems()
@@ -44,6 +45,21 @@ def _nodes(decision: Decision) -> Iterator[Problem]:
     if decision.one_switch:
         what = "requests nodes of one switch, for which Slurm waits five minutes at most by default"
         yield Problem(("cluster", "placement"), what, severity="note")
+
+
+def _own_words(decision: Decision, spec: Spec) -> Iterator[Problem]:
+    """Yield problems of settings that are options of sbatch and do not fit the job."""
+    options, nodes = decision.options, decision.nodes
+    if options.nodelist and (count := count_hosts(options.nodelist)) > nodes:
+        what = f"nodelist names {count:,} nodes, and a job of {nodes:,} must have them all"
+        if decision.is_array:
+            what = f"nodelist names {count:,} nodes, and each task must have them all"
+        yield Problem(setting(spec, "nodelist"), what, "name fewer, or keep others away by exclude")
+    if options.mail_user and not options.mail_type:
+        what = "mail_user has no effect without mail_type"
+        yield Problem(
+            setting(spec, "mail_user"), what, "set mail_type: [END, FAIL]", severity="note"
+        )
 
 
 def _variables(spec: Spec) -> Iterator[Problem]:

@@ -254,7 +254,7 @@ def examine(options: SlurmOptions) -> Iterator[Finding]:
 def write_probe(options: SlurmOptions) -> list[str]:
     """Return the options of srun: one task, in the partition of the profile's jobs."""
     arguments = ["--nodes=1", "--ntasks=1", f"--time={MINUTES}", "--mpi=none", "--export=NONE"]
-    for name in ("partition", "account", "qos"):
+    for name in ("partition", "account", "qos", "constraint", "exclude", *options.reserved):
         if value := getattr(options, name):
             arguments.append(f"--{name}={value}")
     return [*arguments, f"--immediate={WAIT_S}", "--quiet", *options.sbatch]

@@ -19,7 +19,10 @@ NODES = 32  # nodes cost little; a job that needs more can be rehearsed with few
 CPUS, MEMORY_MB, DISK_MB, GPUS = 128, 2_000_000, 10_000_000, 8
 GPU_TYPES = "a10g a100 b200 h100 h200 k80 l4 l40s m60 p100 p40 t4 v100".split()
 # Options that concern the real cluster alone.
-OWN = "host ssh_options workspace python after scratch shared sbatch gres".split()
+OWN = (
+    "host ssh_options workspace python after scratch shared sbatch gres constraint nodelist exclude reservation "
+    "licenses begin mail_type mail_user"
+).split()
 # Options of sbatch whose values name something of the real cluster.
 NAMING = (
     "--constraint --prefer --reservation --licenses --clusters --cluster-constraint --wckey --bb "

@@ -12,7 +12,7 @@ from runspec_jobs.provider import Problem, Spec
 from runspec_slurm import containers
 from runspec_slurm.decision import Decision
 from runspec_slurm.naming import AGENT_KEY, job_name, of_run, setting, suffix
-from runspec_slurm.options import SlurmOptions
+from runspec_slurm.options import SlurmOptions, list_own_words
 from runspec_slurm.session.process import HERE, ends, placed, quoted
 
 START = (
@@ -206,6 +206,7 @@ def _where(decision: Decision) -> Iterator[str]:
         yield f"--account={decision.options.account}"
     if decision.options.qos:
         yield f"--qos={decision.options.qos}"
+    yield from list_own_words(decision.options)
 
 
 def _size(decision: Decision) -> Iterator[str]:
@@ -336,6 +337,12 @@ def check_extra_options(spec: Spec, options: SlurmOptions) -> Iterator[Problem]:
     for word in options.sbatch:
         if (refusal := _of_sbatch(word)) is not None:
             yield Problem(setting(spec, "sbatch"), f"sbatch: '{word}' {refusal[0]}", refusal[1])
+    given = {word.partition("=")[0] for word in options.sbatch}
+    for word in list_own_words(options):
+        if (name := word.partition("=")[0]) in given:
+            key = name[2:].replace("-", "_")
+            what = f"{key} is set, and '{name}' is in sbatch too"
+            yield Problem(setting(spec, key), what, f"remove {name} from sbatch in the profile")
     if options.ssh_options and options.host is None:
         what = (
             "ssh_options has no effect without host: runspec calls Slurm's commands on this machine"

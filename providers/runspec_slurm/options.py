@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Literal
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from runspec_agent.base import limits
 from runspec_jobs.provider.registry_login import RegistryOptions
-from runspec_jobs.provider.settings import Anyone, Bytes, Key, Seconds, User, Word, text_like
+from runspec_jobs.provider.settings import Anyone, Bytes, Key, Seconds, Truth, User, Word, text_like
 
 # Neither an option of ssh nor a character that a shell interprets.
 HOST = r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]*$"
@@ -35,6 +36,23 @@ AFTER = (
     r"^(singleton|((after|afterany|afterburstbuffer|aftercorr|afternotok|afterok):)?"
     r"[0-9]+(_[0-9]+)?)$"
 )
+# A list of hosts, as `scontrol show hostnames` takes it, but no file of hosts, which would have a "/".
+HOST_RANGE = (
+    r"[A-Za-z0-9_][A-Za-z0-9_.-]*(\[[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*\][A-Za-z0-9_.-]*)*"
+)
+HOSTS = rf"^{HOST_RANGE}(,{HOST_RANGE})*$"
+# https://slurm.schedmd.com/sbatch.html#OPT_constraint
+CONSTRAINT = r"^[A-Za-z0-9_(\[][A-Za-z0-9_.&|,*()\[\]:=-]*$"
+LICENSE = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(@[A-Za-z0-9_.-]+)?(:[1-9][0-9]{0,8})?$"
+DATE = r"([0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{6}|[0-9]{2}/[0-9]{2}(/[0-9]{2})?)"
+CLOCK = r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?"
+# https://slurm.schedmd.com/sbatch.html#OPT_begin, without spaces
+BEGIN = (
+    r"^(now(\+[0-9]+(seconds?|minutes?|hours?|days?|weeks?)?)?|today|tomorrow|midnight|noon|fika|teatime"
+    rf"|{CLOCK}(AM|PM)?|{DATE}(T{CLOCK})?)$"
+)
+MAIL = r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*(@[A-Za-z0-9][A-Za-z0-9.-]*)?$"
+COMMENT = r"^[^\x00-\x1f\x7f]{1,1000}$"
 
 
 def _unmanaged(option: str) -> str:
@@ -84,10 +102,44 @@ Gres = Annotated[
         GRES, "a generic resource", "write 'nvme:1' or 'NAME:TYPE:2'; GPUs are cluster.gpus"
     ),
 ]
+Hosts = Annotated[
+    str, *text_like(HOSTS, "a list of nodes", "write names and ranges: 'node[01-04],gpu1'")
+]
+Constraint = Annotated[
+    str,
+    *text_like(CONSTRAINT, "a constraint", "write features of nodes: ib, 'intel&gpu' or '[a|b]'"),
+]
+License = Annotated[str, *text_like(LICENSE, "a license", "write 'matlab', or 'matlab:2' for two")]
+Begin = Annotated[
+    str,
+    *text_like(
+        BEGIN, "a time in Slurm", "write 'now+2hours', '18:00', tomorrow or 2026-12-24T18:00:00"
+    ),
+]
+Mail = Annotated[str, *text_like(MAIL, "an address of mail", "write one: me@example.org")]
+Comment = Annotated[
+    str, *text_like(COMMENT, "a comment", "write one line of 1,000 characters at most")
+]
+
+
+def _to_upper(value: Any) -> Any:
+    return value.upper() if isinstance(value, str) else value
+
+
+MailType = Annotated[
+    Literal[
+        "BEGIN", "END", "FAIL", "REQUEUE", "ALL", "INVALID_DEPEND", "STAGE_OUT",
+        "TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50", "ARRAY_TASKS",
+    ],
+    BeforeValidator(_to_upper),
+]  # fmt: skip
 
 
 class SlurmOptions(RegistryOptions):
     """Settings of `slurm`, under `providers` in a profile. A spec may set the fields marked `anyone`."""
+
+    # The setting with the name of a reservation of Slurm, which is another thing on some clusters.
+    reserved: ClassVar[tuple[str, ...]] = ("reservation",)
 
     host: User[Host | None] = Field(
         default=None,
@@ -109,11 +161,62 @@ class SlurmOptions(RegistryOptions):
     spot_partition: Anyone[Named | None] = Field(
         default=None, description="Partition for `capacity: spot`."
     )
+    # A stranger's job must not spend the hours of another project of yours.
     account: User[Named | None] = Field(
         default=None, description="Account that is charged for the job (`sbatch --account`)."
     )
+    # Of the account above, and the administrators say which: a choice like that of a partition.
     qos: Anyone[Named | None] = Field(
         default=None, description="Quality of service (`sbatch --qos`)."
+    )
+    # Whole machines: no more than a job can ask for with `cpus` and `memory: all`.
+    exclusive: Anyone[Truth] = Field(
+        default=False, description="Share nodes with no other job (`sbatch --exclusive`)."
+    )
+    # These three narrow down which nodes of a partition a job gets, which gives it no further right.
+    constraint: Anyone[Constraint | None] = Field(
+        default=None,
+        description="Features that the nodes must have (`sbatch --constraint`): `ib`, or `intel&gpu`.",
+    )
+    nodelist: Anyone[Hosts | None] = Field(
+        default=None,
+        description="Nodes that the job must have (`sbatch --nodelist`): `node[01-02]`. It has further "
+        "ones if it needs more.",
+    )
+    exclude: Anyone[Hosts | None] = Field(
+        default=None,
+        description="Nodes that the job must not have (`sbatch --exclude`): `node[03-04],gpu1`.",
+    )
+    # The administrators say who may use one. Like a partition, it is a place for jobs, and costs the same account.
+    reservation: Anyone[Named | None] = Field(
+        default=None, description="Reservation that the job runs in (`sbatch --reservation`)."
+    )
+    # Counted by the cluster for all users, as generic resources are.
+    licenses: Anyone[tuple[License, ...]] = Field(
+        default=(),
+        description="Licenses that the job needs while it runs (`sbatch --licenses`): `['matlab:2']`.",
+    )
+    # A job that begins later costs nothing more.
+    begin: Anyone[Begin | None] = Field(
+        default=None,
+        description="When the job may begin at the earliest (`sbatch --begin`), by the clock of the cluster: "
+        "`now+2hours`, `18:00` or `2026-12-24T18:00:00`.",
+    )
+    # Only seen by who may see the job.
+    comment: Anyone[Comment | None] = Field(
+        default=None,
+        description="A comment, which `squeue` and `sacct` can show (`sbatch --comment`).",
+    )
+    # Without an address, Slurm's mail goes to the user of the job, and so a job file may ask for it.
+    mail_type: Anyone[tuple[MailType, ...]] = Field(
+        default=(),
+        description="Events after which Slurm sends mail (`sbatch --mail-type`): `[END, FAIL]`, or "
+        "`ARRAY_TASKS` for a mail of each task.",
+    )
+    # A stranger's job must not write to others in your name.
+    mail_user: User[Mail | None] = Field(
+        default=None,
+        description="Who gets the mail of `mail_type`; the default is the user on the cluster.",
     )
     gpu_request: Anyone[Literal["gres", "gpus-per-node"]] = Field(
         default="gres",
@@ -186,8 +289,47 @@ class SlurmOptions(RegistryOptions):
     )
     sbatch: User[tuple[Word, ...]] = Field(
         default=(),
-        description="Further options of sbatch, one word each: `[--constraint=ib, --exclusive]`.",
+        description="Further options of sbatch, one word each: `[--nice=10, --mem-bind=local]`.",
     )
+
+
+# Settings that are words of Slurm's own, by their options of sbatch.
+OWN_WORDS = (
+    "constraint",
+    "nodelist",
+    "exclude",
+    "licenses",
+    "begin",
+    "comment",
+    "mail-type",
+    "mail-user",
+)
+
+
+def list_own_words(options: SlurmOptions) -> Iterator[str]:
+    """Yield the options of sbatch for those settings that are only passed on."""
+    if options.exclusive:
+        yield "--exclusive"
+    for name in (*OWN_WORDS, *options.reserved):
+        value = getattr(options, name.replace("-", "_"))
+        if value:
+            yield f"--{name}={value if isinstance(value, str) else ','.join(value)}"
+
+
+def count_hosts(hosts: str) -> int:
+    """Return how many names are in a list of hosts.
+
+    >>> count_hosts("gpu1"), count_hosts("node[01-04,7],gpu1"), count_hosts("r[1-2]n[1-3]")
+    (1, 6, 6)
+    """
+    total = 0
+    for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", hosts):
+        count = 1
+        for ranges in re.findall(r"\[([^\]]*)\]", part):
+            ends = (numbers.partition("-") for numbers in ranges.split(","))
+            count *= sum(max(0, int(last or first) - int(first) + 1) for first, _, last in ends)
+        total += count
+    return total
 
 
 # The profile that `runspec init --provider slurm` writes, to be filled in.
@@ -216,5 +358,7 @@ providers:
     # registry_user: $oauthtoken
     # registry_password: env:NGC_API_KEY
     # shared: {data: /data}           # shared://data/... is this folder on every node
-    # sbatch: [--constraint=ib]       # more options of sbatch, one word each
+    # constraint: ib                  # features of the nodes
+    # mail_user: me@example.org       # who gets the mail of mail_type: [END, FAIL]
+    # sbatch: [--nice=10]             # more options of sbatch, one word each
 """

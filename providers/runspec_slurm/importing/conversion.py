@@ -9,18 +9,20 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
+from pydantic import ValidationError
+
 from runspec_jobs.provider.types import ForeignFile, Imported
 from runspec_jobs.provider.yaml_writer import write_comments, write_yaml
 from runspec_slurm.importing import batch_script, sbatch_header
 from runspec_slurm.importing.sbatch_header import BatchScript, Option
+from runspec_slurm.options import OWN_WORDS, SlurmOptions
 
 # Options that only the profile may have, as words for sbatch.
 OF_PROFILE = frozenset(
-    "acctg-freq batch bb bbf begin clusters comment constraint contiguous core-spec cpu-freq deadline delay-boot "
-    "distribution exclude exclusive extra-node-info gpu-bind gpu-freq gres-flags hint hold licenses mail-type "
-    "mail-user mcs-label mem-bind network nice nodefile nodelist overcommit oversubscribe power prefer priority "
-    "profile propagate reboot reservation segment spread-job sockets-per-node thread-spec threads-per-core "
-    "use-min-nodes wckey".split()
+    "acctg-freq batch bb bbf clusters contiguous core-spec cpu-freq deadline delay-boot distribution "
+    "extra-node-info gpu-bind gpu-freq gres-flags hint hold mcs-label mem-bind network nice nodefile overcommit "
+    "oversubscribe power prefer priority profile propagate reboot segment spread-job sockets-per-node thread-spec "
+    "threads-per-core use-min-nodes wckey".split()
 )
 # Options that change nothing for a job of runspec, which keeps the logs of each task and attempt by itself.
 NEEDLESS = frozenset(
@@ -90,10 +92,31 @@ def _take(draft: Draft, option: Option) -> None:
     if take is not None:
         take(draft, option)
     elif option.name in OF_PROFILE:
-        word = f"--{option.name}={option.value}" if option.value else f"--{option.name}"
-        draft.profile.setdefault("sbatch", []).append(word)
+        _pass_on(draft, option)
     elif option.name not in NEEDLESS:
         draft.lose(option, "runspec has no such setting")
+
+
+def _pass_on(draft: Draft, option: Option) -> None:
+    word = f"--{option.name}={option.value}" if option.value else f"--{option.name}"
+    draft.profile.setdefault("sbatch", []).append(word)
+
+
+def _take_own_word(draft: Draft, option: Option) -> None:
+    """Take an option that has a setting of its own name, or pass it on if the setting has another form."""
+    key = option.name.replace("-", "_")
+    value: Any = option.value
+    if key == "exclusive":
+        value = value or True
+    elif key in ("licenses", "mail_type"):
+        value = value.split(",")
+    try:
+        SlurmOptions.model_validate({key: value})
+    except ValidationError:
+        _pass_on(draft, option)
+        return
+    is_users = key == "mail_user"
+    (draft.profile if is_users else draft.settings)[key] = value
 
 
 def _take_number(draft: Draft, option: Option) -> None:
@@ -247,6 +270,7 @@ TAKEN: Mapping[str, Callable[[Draft, Option], None]] = {
     **dict.fromkeys(("mem", "mem-per-cpu", "mem-per-gpu"), _take_memory),
     **dict.fromkeys(("gpus", "gpus-per-node", "gpus-per-task"), _take_all_gpus),
     **dict.fromkeys(("partition", "qos"), _take_setting),
+    **dict.fromkeys((*OWN_WORDS, "exclusive", "reservation"), _take_own_word),
     **dict.fromkeys(("requeue", "no-requeue"), _take_retries),
     "job-name": _take_name,
     "time": _take_time,

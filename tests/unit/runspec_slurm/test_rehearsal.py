@@ -25,6 +25,12 @@ PROFILE = {
     "shared": {"data": "/fsx/data"},
     "sbatch": ["--constraint=ib", "--exclusive", "-Cib", "--reservation=r"],
     "grace": 5,
+    "constraint": "ib",
+    "nodelist": "gpu7",
+    "begin": "tomorrow",
+    "licenses": ["matlab"],
+    "mail_user": "me@example.org",
+    "exclusive": True,
 }
 
 
@@ -61,7 +67,9 @@ def test_what_a_profile_names_is_there(tmp_path: Path, monkeypatch: pytest.Monke
     assert options["grace"] == 5
     assert Path(options["shared"]["data"]).is_dir()
     assert Path(options["workspace"]).parent == tmp_path
-    assert "host" not in options
+    real = {"host", "constraint", "nodelist", "begin", "licenses", "mail_user"}
+    assert not real & set(options)
+    assert options["exclusive"] is True
 
 
 def test_what_is_missing_is_one_sentence_with_the_way_to_it(

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from runspec_slurm.options import SlurmOptions
-from tests.support.slurm.specs import FOUND, facts, problems, spec, with_
+from runspec_jobs.spec.field_marks import find_user_settings
+from runspec_parallelcluster.options import ParallelClusterOptions
+from runspec_slurm.options import SlurmOptions, list_own_words
+from tests.support.slurm.specs import FOUND, facts, problems, sbatch, spec, with_
 
 IMAGE = {"image": "nvcr.io/nvidia/tensorflow:18.10-py3"}
 BUILT = {**IMAGE, "requirements": ["numpy"]}
@@ -99,6 +101,15 @@ REFUSED: dict[str, Row] = {
     ),
     "more tasks than the controller keeps": (
         {"sweep": {"n": "1..1001"}}, {}, with_(max_jobs=1000), ("sweep",), "MaxJobCount",
+    ),
+    "more named nodes than the job has": (
+        {"cluster": {"nodes": 2}}, {"nodelist": "node[1-3]"}, FOUND, ("provider",), "names 3 nodes, and a job of 2",
+    ),
+    "more named nodes than a task has": (
+        {"sweep": {"n": "1..3"}}, {"nodelist": "node[1-2],x"}, FOUND, ("provider",), "each task must have them all",
+    ),
+    "an option that is set twice": (
+        {}, {"constraint": "ib", "sbatch": ["--constraint=roce"]}, FOUND, ("provider",), "'--constraint' is in sbatch",
     ),
     "a variable of Slurm": ({"env": {"SLURM_JOB_ID": "1"}}, {}, FOUND, ("env", "SLURM_JOB_ID"), "SLURM_*"),
     "a secret that is a variable of Slurm": (
@@ -205,6 +216,7 @@ TOLD: dict[str, Row] = {
         {"container": {"image": "localhost/a:1"}}, {"container": "podman"}, FOUND, AT_IMAGE, "each node",
     ),
     "shared memory as it is": ({"container": {"shm": "1GiB"}}, {}, FOUND, ("container", "shm"), "/dev/shm"),
+    "an address without an event": ({}, {"mail_user": "a@example.org"}, FOUND, ("provider",), "without mail_type"),
     "where a secret lies": (
         {"secrets": {"T": "t"}}, {"secrets": {"t": "env:T"}}, FOUND, ("secrets", "T"), "workspace",
     ),
@@ -315,8 +327,65 @@ def test_without_facts_nothing_is_said_that_the_profile_may_tell() -> None:
         {"after": ["afterok:1,afterok:2"]},
         {"mpi": "openmpi"},
         {"container": "docker"},
+        {"exclusive": "maybe"},
+        {"constraint": "a b"},
+        {"constraint": "$(touch x)"},
+        {"nodelist": "/etc/hosts"},
+        {"nodelist": "node[1-"},
+        {"exclude": "a;b"},
+        {"reservation": "a,b"},
+        {"licenses": ["a b"]},
+        {"licenses": ["a,b"]},
+        {"begin": "soon"},
+        {"begin": "30m"},
+        {"comment": "two\nlines"},
+        {"comment": ""},
+        {"mail_type": ["SOMETIMES"]},
+        {"mail_user": "a@example.org,b@example.org"},
+        {"mail_user": "-r x"},
     ],
 )
 def test_an_option_that_would_be_more_than_it_says_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         SlurmOptions.model_validate(wrong)
+
+
+OWN_WORDS = {
+    "exclusive": (True, "--exclusive"),
+    "constraint": ("intel&[ib*2|roce]", "--constraint=intel&[ib*2|roce]"),
+    "nodelist": ("node[01]", "--nodelist=node[01]"),
+    "exclude": ("node[02-04],gpu1", "--exclude=node[02-04],gpu1"),
+    "reservation": ("maintenance", "--reservation=maintenance"),
+    "licenses": (["matlab:2", "abaqus@server"], "--licenses=matlab:2,abaqus@server"),
+    "begin": ("now+2hours", "--begin=now+2hours"),
+    "comment": ('it\'s "mine", $HOME #1', '--comment=it\'s "mine", $HOME #1'),
+    "mail_type": (["end", "TIME_LIMIT_80"], "--mail-type=END,TIME_LIMIT_80"),
+    "mail_user": ("me+x@example.org", "--mail-user=me+x@example.org"),
+}
+
+
+@pytest.mark.parametrize("name", OWN_WORDS)
+def test_a_word_of_slurms_own_is_one_argument_of_sbatch(name: str) -> None:
+    value, word = OWN_WORDS[name]
+    wanted = spec()
+
+    argv, _ = sbatch(wanted, facts(wanted, {name: value}))
+
+    assert set(argv) - set(sbatch(wanted, facts(wanted))[0]) == {word}
+
+
+@pytest.mark.parametrize("kind", [SlurmOptions, ParallelClusterOptions])
+def test_a_job_file_may_neither_spend_another_account_nor_write_to_others(
+    kind: type[SlurmOptions],
+) -> None:
+    wanted = {**{name: value for name, (value, _) in OWN_WORDS.items()}, "account": "physics"}
+
+    assert set(find_user_settings(kind, wanted)) == {("account",), ("mail_user",)}
+
+
+def test_a_reservation_of_parallelcluster_is_one_of_ec2_and_none_of_slurm() -> None:
+    options = ParallelClusterOptions.model_validate(
+        {"reservation": "cr-0123456789abcdef0", "exclusive": True}
+    )
+
+    assert list(list_own_words(options)) == ["--exclusive"]

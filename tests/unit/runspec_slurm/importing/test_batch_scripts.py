@@ -94,6 +94,15 @@ def test_an_array_becomes_a_sweep_whose_tasks_have_its_indexes(option: str, valu
         (["--gres=nvme:1"], "gres", ["nvme:1"]),
         (["--dependency=afterok:12,singleton"], "after", ["afterok:12", "singleton"]),
         (["--signal=TERM@90"], "grace", "90s"),
+        (["--exclusive"], "exclusive", "true"),
+        (['-C "intel&ib"'], "constraint", "intel&ib"),
+        (["-w node[1-2]", "-N 2"], "nodelist", "node[1-2]"),
+        (["-x node[1-3],gpu1"], "exclude", "node[1-3],gpu1"),
+        (["--reservation=night"], "reservation", "night"),
+        (["-L matlab:2,abaqus"], "licenses", ["matlab:2", "abaqus"]),
+        (["-b now+2hours"], "begin", "now+2hours"),
+        (['--comment="for the paper"'], "comment", "for the paper"),
+        (["--mail-type=END,fail"], "mail_type", ["END", "fail"]),
     ],
 )
 def test_an_option_becomes_a_setting_of_slurm(options: list[str], setting: str, value: Any) -> None:
@@ -102,19 +111,15 @@ def test_an_option_becomes_a_setting_of_slurm(options: list[str], setting: str, 
 
 def test_what_only_the_profile_may_have_is_written_there() -> None:
     imported = take(
-        "-A physics", "--mail-type=END --mail-user=a@example.org", "-x node[1-3]", "--exclusive"
+        "-A physics", "--mail-user=a@example.org", "-x ./hosts", "--exclusive=user", "--nice=5"
     )
 
     assert reader.read(imported.profile.encode()).value == {
         "providers": {
             "slurm": {
                 "account": "physics",
-                "sbatch": [
-                    "--mail-type=END",
-                    "--mail-user=a@example.org",
-                    "--exclude=node[1-3]",
-                    "--exclusive",
-                ],
+                "mail_user": "a@example.org",
+                "sbatch": ["--exclude=./hosts", "--exclusive=user", "--nice=5"],
             }
         }
     }
