@@ -16,7 +16,7 @@ from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec
 from runspec_jobs.provider.machines import NOT_READ, ListedPrices, Offer, PriceList
 from runspec_jobs.provider.probe import Probe
 from runspec_jobs.provider.spec_checks import ends_as_a_whole, has_several_tasks
-from runspec_jobs.provider.types import Emulation
+from runspec_jobs.provider.types import Emulation, ForeignFile, Imported
 
 
 class AwsBatchProvider:
@@ -74,6 +74,13 @@ class AwsBatchProvider:
         from runspec_aws import price_list
 
         return price_list.read(options)
+
+    reads = "job definitions of AWS Batch, as JSON or in templates of CloudFormation"
+
+    def imports(self, job: ForeignFile, cluster: ForeignFile | None) -> Imported:
+        from runspec_aws.importing.conversion import convert
+
+        return convert(job, cluster)
 
     def first_profile(self) -> str:
         from runspec_aws.options import PROFILE_TEMPLATE

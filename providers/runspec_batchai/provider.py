@@ -50,6 +50,8 @@ class BatchAiProvider:
 
         return exported(steps)
 
+    reads = "job files of Azure Batch AI"
+
     def imports(self, job: ForeignFile, cluster: ForeignFile | None) -> Imported:
         from runspec_batchai.importing.conversion import imported
 

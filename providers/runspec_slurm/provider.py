@@ -76,6 +76,8 @@ class SlurmProvider:
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(decide(spec, facts), spec, run, facts)
 
+    reads = "batch scripts of Slurm"
+
     def imports(self, job: ForeignFile, cluster: ForeignFile | None) -> Imported:
         from runspec_slurm.importing.conversion import convert
 

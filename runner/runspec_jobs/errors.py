@@ -35,6 +35,10 @@ class UsageError(RunspecError):
     exit_code = 2
 
 
+class OtherFormat(UsageError):
+    """A file that is imported is not of the kind that this importer reads."""
+
+
 class Conflict(RunspecError):
     """The thing to be made exists already and differs from what was planned."""
 

@@ -110,6 +110,13 @@ CHECKED: Mapping[str, Checked] = {
         "it needs a run that was cancelled or has failed",
         "tests/unit/runspec_jobs/cli/test_fetch.py::test_fetch_copies_the_files_of_the_best_task_that_match_a_pattern",
     ),
+    "docs/import.md: runspec import definition.json --with submit.json --to conv": Checked(
+        "it needs a definition, and an account to run it on",
+        "tests/e2e/test_imports.py::test_an_imported_definition_runs_on_the_service_as_it_did",
+    ),
+    "docs/import.md: aws batch describe-job-definitions --job-definition-name tr": Checked(
+        "it needs an account", None
+    ),
     "docs/slurm.md: runspec import train.sbatch --to .": Checked(
         "it needs a batch script, and a Slurm to run it on",
         "tests/e2e/test_slurm_import.py::test_an_import_does_what_its_script_does",

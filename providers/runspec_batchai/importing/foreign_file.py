@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runspec_jobs.provider import UsageError, did_you_mean
+from runspec_jobs.provider import OtherFormat, UsageError, did_you_mean
 from runspec_jobs.provider.types import ForeignFile
 
 PIECES = re.compile(r'"(?:\\.|[^"\\])*"|[^"\s]+|[ \t\r\n]+|\s', re.DOTALL)
@@ -33,11 +33,12 @@ def loaded(file: ForeignFile, notes: list[str]) -> Mapping[str, Any]:
         value = json.loads(text, object_pairs_hook=pairs)
     except json.JSONDecodeError as exc:
         where = f"{file.name}:{exc.lineno}:{exc.colno}"
-        raise UsageError(
+        kind = UsageError if text.lstrip().startswith("{") else OtherFormat
+        raise kind(
             f"{where}: {exc.msg[:1].lower()}{exc.msg[1:]}", "the file is not valid JSON"
         ) from exc
     if not isinstance(value, dict) or not isinstance(value.get("properties"), dict):
-        raise UsageError(f"{file.name}: the file has no 'properties'", "use a file for az batchai")
+        raise OtherFormat(f"{file.name}: the file has no 'properties'", "use a file for az batchai")
     return value
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from runspec_jobs.provider import UsageError
+from runspec_jobs.provider import OtherFormat, UsageError
 from runspec_jobs.provider.types import ForeignFile
 
 MARK = "#SBATCH"
@@ -63,7 +63,7 @@ class BatchScript:
 
 
 def read(file: ForeignFile) -> BatchScript:
-    """Return the batch script in *file*. Raise UsageError if it is none: sbatch options or `#!` are missing.
+    """Return the batch script in *file*. Raise OtherFormat if it is none: sbatch options or `#!` are missing.
 
     >>> script = read(ForeignFile("a.sh", "#!/bin/bash\\n#SBATCH -N 2 --mem=4G  # large\\nhostname\\n"))
     >>> script.interpreter, [option[:2] for option in script.options], script.body
@@ -72,11 +72,11 @@ def read(file: ForeignFile) -> BatchScript:
     text = file.text.removeprefix("\ufeff").replace("\r\n", "\n")
     lines = text.splitlines()
     if not lines or not lines[0].startswith("#!"):
-        raise UsageError(
+        raise OtherFormat(
             f"{file.name} is no batch script: it has no #! line", "name a file for sbatch"
         )
     if not any(line.startswith(MARK) for line in lines):
-        raise UsageError(f"{file.name} is no batch script: it has no line that begins with {MARK}")
+        raise OtherFormat(f"{file.name} is no batch script: it has no line that begins with {MARK}")
     first = next(
         (n for n, line in enumerate(lines) if line.strip() and not line.startswith("#")), len(lines)
     )

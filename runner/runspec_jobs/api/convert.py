@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.api.jobs import Job, plan
-from runspec_jobs.errors import Conflict, Unavailable, UsageError
-from runspec_jobs.load import registry
+from runspec_jobs.errors import Conflict, OtherFormat, Unavailable, UsageError
+from runspec_jobs.load import registry, source
 from runspec_jobs.provider import SupportsExport, SupportsImport, paths
 from runspec_jobs.provider.types import ForeignFile, Imported as Imported
 from runspec_jobs.state import atomic_io
 
 PROFILE = paths.PROFILE
+LARGEST = 1 << 20  # bytes of a file that is imported
 
 
 class Exported(NamedTuple):
@@ -38,55 +40,79 @@ def export(job: Job, folder: Path) -> Exported:
     return Exported(write_files(folder, exported.files, over=True), tuple(exported.notes))
 
 
-def import_job(file: Path, cluster: Path | None, provider: str | None = None) -> Imported:
-    """Convert *file*, a job of another tool, with the file of its *cluster* if there is one, to a spec and a profile.
+def import_job(file: Path, second: Path | None, provider: str | None = None) -> Imported:
+    """Convert *file*, a job of another tool, with a *second* file of the job if there is one, to a spec and a profile.
 
-    Without *provider*, the provider that can read the files does it. Raises Unavailable if the provider reads no such
-    files, or none is installed that does, and UsageError if a file cannot be read, or several providers can read it.
+    The importer that knows the format by the content does it: of *provider*, or of all. A format of no provider
+    becomes a spec for *provider*. Raises Unavailable if *provider* reads no such files, or none is installed that
+    does, and UsageError if a file cannot be read, or several importers can read it.
     """
-    importers = _list_importers() if provider is None else {provider: _load_importer(provider)}
-    job, machines = _read(file), None if cluster is None else _read(cluster)
-    if len(importers) == 1:
-        return next(iter(importers.values())).imports(job, machines)
+    job, beside = _read(file), None if second is None else _read(second)
+    importers = _list_importers(provider)
+    formats = registry.load_importers() if second is None else {}
     imported: dict[str, Imported] = {}
-    for name, importer in importers.items():
-        # This provider cannot read the file; another one may.
-        with contextlib.suppress(UsageError):
-            imported[name] = importer.imports(job, machines)
+    broken: dict[str, UsageError] = {}
+    tries: list[tuple[str, Callable[[], Imported]]] = [
+        *((name, partial(importer.imports, job, beside)) for name, importer in importers.items()),
+        *((name, partial(one.imports, job, provider)) for name, one in formats.items()),
+    ]
+    for name, attempt in tries:
+        try:
+            imported[name] = attempt()
+        except OtherFormat:
+            continue
+        except UsageError as exc:
+            broken.setdefault(str(exc), exc)
     if len(imported) == 1:
         return next(iter(imported.values()))
-    message = f"{'several providers' if imported else 'no provider'} can read {file}"
-    raise UsageError(message, f"name the provider: --provider {' or '.join(imported or importers)}")
-
-
-def _list_importers() -> dict[str, SupportsImport]:
-    """Return the installed providers that read files of other tools. Raises Unavailable if there are none."""
-    importers = {}
-    for name in registry.list_installed():
-        with contextlib.suppress(Unavailable):
-            importers[name] = _load_importer(name)
-    if not importers:
+    if not imported and len(broken) == 1:
+        raise next(iter(broken.values()))
+    names = [*importers, *formats]
+    if imported:
+        hint = f"name the provider: --provider {' or '.join(imported)}"
+        raise UsageError(f"several importers can read {file}", hint)
+    if provider is not None and provider not in importers:
+        raise Unavailable(f"'{provider}' cannot import files of other tools", _list_formats())
+    if not names:
         raise Unavailable("no installed provider can import files of other tools")
+    raise UsageError(f"{file} is no job file that import reads", _list_formats())
+
+
+def _list_formats() -> str:
+    """Return what all importers read, as a hint."""
+    everyone = [*_list_importers(None).values(), *registry.load_importers().values()]
+    reads = [str(reads) for one in everyone if (reads := getattr(one, "reads", None))]
+    return f"runspec import reads {'; '.join(reads)}"
+
+
+def _list_importers(provider: str | None) -> dict[str, SupportsImport]:
+    """Return the providers, all that are installed or *provider* alone, that read files of other tools."""
+    importers: dict[str, SupportsImport] = {}
+    for name in registry.list_installed() if provider is None else [provider]:
+        with contextlib.nullcontext() if provider else contextlib.suppress(Unavailable):
+            loaded = registry.load(name)
+            if isinstance(loaded, SupportsImport):
+                importers[name] = loaded
     return importers
-
-
-def _load_importer(name: str) -> SupportsImport:
-    provider = registry.load(name)
-    if not isinstance(provider, SupportsImport):
-        raise Unavailable(f"'{name}' cannot import files of other tools")
-    return provider
 
 
 def write_imported(imported: Imported, folder: Path) -> list[str]:
     """Write spec and profile to *folder*, and return their paths. Raises Conflict if one exists."""
-    return write_files(folder, {"job.yaml": imported.spec, PROFILE: imported.profile}, over=False)
+    files = {**imported.files, "job.yaml": imported.spec, PROFILE: imported.profile}
+    return write_files(folder, files, over=False)
 
 
 def _read(path: Path) -> ForeignFile:
     """Return the file at *path*. Raises UsageError if it cannot be read."""
     try:
-        return ForeignFile(str(path), path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as exc:
+        data = source.read_head(path, LARGEST + 1)
+        if len(data) > LARGEST:
+            raise UsageError(f"cannot read {path}: it is larger than 1 MiB")
+        return ForeignFile(str(path), data.decode("utf-8"))
+    except (
+        OSError,
+        ValueError,
+    ) as exc:  # ValueError is for a path with NUL, and for other text than UTF-8
         reason = getattr(exc, "strerror", None) or "it is not UTF-8 text"
         raise UsageError(f"cannot read {path}: {reason[:1].lower()}{reason[1:]}") from exc
 
@@ -99,6 +125,7 @@ def write_files(folder: Path, files: Mapping[str, str], *, over: bool) -> list[s
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             with atomic_io.replace_atomically(folder / name) as file:
                 file.write(text.encode())
     except OSError as exc:

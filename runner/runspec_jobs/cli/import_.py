@@ -24,8 +24,8 @@ def export(job: Job, folder: Path, *, as_json: bool) -> None:
 
 
 def import_(options: ImportOptions) -> int:
-    """Convert a file with the provider that is named, or the one that can; write spec and profile, or print them."""
-    imported = convert.import_job(options.file, options.cluster, options.provider)
+    """Convert a file by its content, perhaps for the provider that is named; write spec and profile, or print them."""
+    imported = convert.import_job(options.file, options.second, options.provider)
     written = [] if options.to is None else convert.write_imported(imported, options.to)
     if options.as_json:
         result = {"spec": imported.spec, "profile": imported.profile, "notes": list(imported.notes)}
@@ -34,9 +34,11 @@ def import_(options: ImportOptions) -> int:
     for note in imported.notes:
         output.tell(note)
     if written:
-        output.tell(f"wrote {' and '.join(written)}; now run: runspec plan {written[0]}")
+        spec = next(path for path in written if path.endswith("job.yaml"))
+        output.tell(f"wrote {' and '.join(written)}; now run: runspec plan {spec}")
         return OK
-    output.tell("no files were written; --to FOLDER writes the spec and the profile")
+    more = f" and {', '.join(imported.files)}" if imported.files else ""
+    output.tell(f"no files were written; --to FOLDER writes the spec, the profile{more}")
     profile = "".join(f"# {line}\n" for line in imported.profile.splitlines())
     output.out(f"{imported.spec}\n# {convert.PROFILE}:\n{profile}".rstrip("\n"))
     return OK

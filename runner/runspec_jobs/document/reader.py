@@ -14,6 +14,7 @@ import yaml
 
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.document.nodes import (
+    NOWHERE,
     Document,
     Map,
     Mark,
@@ -39,6 +40,7 @@ __all__ = [
     "Value",
     "YamlError",
     "read",
+    "read_all",
     "resolve",
     "resolve_kind",
     "split_lines",
@@ -68,6 +70,9 @@ EMPTY = "the file is empty"  # or has comments alone
 STR_TAG = "tag:yaml.org,2002:str"
 
 
+Expand = Callable[[str], str | None]
+
+
 class YamlError(Exception):
     """The text cannot be read; *flaws* are its problems in the order of their lines."""
 
@@ -92,6 +97,22 @@ def read(text: str | bytes) -> Document:
     if isinstance(value, Text) and value.plain and not value:
         raise YamlError(SyntaxProblem(Mark(1, 1), EMPTY))
     return Document(value)
+
+
+def read_all(text: str | bytes, expand: Expand = lambda _: None) -> list[Document]:
+    """Read all documents of *text*, a file of another tool, except those that are empty; raise YamlError.
+
+    A value with a tag that *expand* knows becomes a mapping with one key, which *expand* returns.
+    """
+    text, data = _decode(text)
+    _check_text(text, data)
+    builder = _Builder(text, several=True, expand=expand)
+    builder.build(data)
+    documents: list[Value] = list(builder.node) if isinstance(builder.node, Seq) else []
+    values = [v for v in documents if not (isinstance(v, Text) and v.plain and not v)]
+    if not values:
+        raise YamlError(SyntaxProblem(Mark(1, 1), EMPTY))
+    return [Document(value) for value in values]
 
 
 def split_lines(text: str | bytes) -> list[str]:
@@ -168,6 +189,7 @@ class _Frame(NamedTuple):
     node: Map | Seq
     key: Text | None
     anchor: str | None
+    tag: str | None
     deepest: int
     size: int
 
@@ -181,8 +203,8 @@ class _Anchored(NamedTuple):
 class _Builder:
     """Builds a tree from libyaml's events."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, text: str, several: bool = False, expand: Expand = lambda _: None) -> None:
+        self.text, self.several, self.expand = text, several, expand
         self.flaws: list[SyntaxProblem] = []
         self.node: Map | Seq = Seq()  # the collection being read; the outermost holds the document
         self.key: Text | None = None  # the key whose value is read next
@@ -221,7 +243,7 @@ class _Builder:
 
     def open_document(self, event: Any) -> None:
         self.documents += 1
-        if self.documents > 1:
+        if self.documents > 1 and not self.several:
             hint = "keep one document per file: remove the '---'"
             self.stop(_make_span(event), "a second document begins", hint)
 
@@ -236,8 +258,7 @@ class _Builder:
             text.span = span = (*clamp_position(first, self.text), *clamp_position(last, self.text))
         if len(text) > SCALAR_CHARACTERS:
             self.stop(span, f"a text of more than {SCALAR_CHARACTERS} characters", "use a file")
-        if event.tag is not None and event.tag != STR_TAG:
-            self.add_flaw(span, *_refuse_tag(event.tag))
+        key = self.expand_tag(event.tag, span) if event.tag not in (None, STR_TAG) else None
         if event.style == '"' and (match := UNUSABLE.search(text)):
             self.add_flaw(
                 span,
@@ -246,18 +267,23 @@ class _Builder:
             )
         if event.anchor is not None:
             self.anchors[event.anchor] = _Anchored(text, 0, 1)
-        self.put(text, span)
+        self.put(_wrap(text, key), span)
+
+    def expand_tag(self, tag: str, span: Span) -> str | None:
+        key = self.expand(tag)
+        if key is None:
+            self.add_flaw(span, *_refuse_tag(tag))
+        return key
 
     def open(self, event: Any) -> None:
         node: Map | Seq = Map() if isinstance(event, yaml.MappingStartEvent) else Seq()
         node.span = _make_span(event)
         size = self.nodes + self.repeated
-        self.outer.append(_Frame(self.node, self.key, event.anchor, self.deepest, size))
+        tag = self.expand_tag(event.tag, node.span) if event.tag is not None else None
+        self.outer.append(_Frame(self.node, self.key, event.anchor, tag, self.deepest, size))
         self.deepest = len(self.outer)
         self.node, self.key = node, None
         self.check_depth(node.span)
-        if event.tag is not None:
-            self.add_flaw(node.span, *_refuse_tag(event.tag))
         if event.anchor is not None:
             # Known from here on, so that an alias inside of it is recognised as a cycle.
             self.anchors[event.anchor] = None
@@ -273,7 +299,7 @@ class _Builder:
             self.anchors[frame.anchor] = _Anchored(node, height, size)
         self.node, self.key = frame.node, frame.key
         self.deepest = max(self.deepest, frame.deepest)
-        self.put(node, node.span)
+        self.put(_wrap(node, frame.tag), node.span)
 
     def add_alias(self, event: Any) -> None:
         span = _make_span(event)
@@ -331,6 +357,15 @@ class _Builder:
     def stop(self, span: Span, message: str, hint: str | None = None) -> NoReturn:
         self.add_flaw(span, message, hint)
         raise YamlError(*self.flaws)
+
+
+def _wrap(value: Value, key: str | None) -> Value:
+    if key is None:
+        return value
+    span = value.span if isinstance(value, (Text, Map, Seq)) else NOWHERE
+    node = Map({Text(key, span=span): value})
+    node.span = span
+    return node
 
 
 def _refuse_tag(tag: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from runspec_jobs import entry_points as installed_points
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.errors import Conflict, Lacking, Unavailable
-from runspec_jobs.provider import Provider
+from runspec_jobs.provider import FormatImporter, Provider
 
 if TYPE_CHECKING:
     from importlib import metadata
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     EntryPoint = installed_points.EntryPoint | metadata.EntryPoint
 
 GROUP = "runspec.providers"
+IMPORTERS = "runspec.importers"
 # Providers that later versions of runspec will contain.
 EXPECTED: tuple[str, ...] = ()
 # Another package may have a provider with a name that differs by more letters.
@@ -45,6 +46,13 @@ def list_installed() -> Mapping[str, EntryPoint]:
                 "uninstall one of them",
             )
     return dict(sorted(points.items()))
+
+
+@cache
+def load_importers() -> Mapping[str, FormatImporter]:
+    """Return the installed importers of formats that belong to no provider, by name."""
+    loaded = {point.name: point.load() for point in installed_points.read(IMPORTERS)}
+    return dict(sorted(loaded.items()))
 
 
 def describe_package(point: EntryPoint) -> str:

@@ -70,9 +70,10 @@ def option(
     choices: tuple[str, ...] = (),
     complete: Complete | None = None,
     several: bool = False,
+    also: tuple[str, ...] = (),
 ) -> Any:
-    """Declare an option that takes a value."""
-    return Option((name,), metavar, help, default, read, choices, complete, several)
+    """Declare an option that takes a value; *also* has its older names."""
+    return Option((name, *also), metavar, help, default, read, choices, complete, several)
 
 
 def flag(*names: str, help: str, hidden: bool = False) -> Any:  # noqa: A002

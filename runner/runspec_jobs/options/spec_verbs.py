@@ -111,19 +111,23 @@ class ImportOptions(Options):
 
     Examples:
       runspec import train.sbatch --to .
-      runspec import job.json --cluster cluster.json --to converted/
+      runspec import definition.json --with submit.json --to converted/
 
-    More: docs/slurm.md
+    More: docs/import.md
     """
 
-    file: Path = argument("FILE", "the job file", read=Path)
-    cluster: Path | None = option(
-        "--cluster", "FILE", "the file that describes the cluster", read=Path
+    file: Path = argument("FILE", "the job file of another tool, known by its content", read=Path)
+    second: Path | None = option(
+        "--with",
+        "FILE",
+        "a second file of the job: its cluster, or the request that submits it",
+        read=Path,
+        also=("--cluster",),
     )
     provider: str | None = option(
         "--provider",
         "NAME",
-        "the provider that reads the files (default: the one that can)",
+        "the provider that reads the file, or of the spec if the file names none",
         complete=suggestions.providers,
     )
     to: Path | None = option(

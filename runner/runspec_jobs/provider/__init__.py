@@ -15,6 +15,7 @@ The names of this module are what every provider needs. What only some need is i
 * `saved_outputs`, `streams`: what jobs have saved, and streams of logs, objects and tar files
 * `elastic_tasks`, `node_ends`: the state of elastic jobs, and proofs of how nodes have ended
 * `registry_login`, `probe`: logins to registries, and tests of assumptions about a service
+* `importing`: reading files of other tools, and writing specs
 * `types`: what the rarer capabilities exchange, such as routes to nodes and imported files
 """
 
@@ -29,12 +30,14 @@ from runspec_jobs.errors import (
     Conflict,
     CredentialsError,
     NoAnswer,
+    OtherFormat,
     RemoteError,
     RunspecError,
     Unavailable,
     UsageError,
 )
 from runspec_jobs.provider.capabilities import (
+    FormatImporter,
     Submits,
     SupportsAccessHints,
     SupportsAdoption,
@@ -122,6 +125,7 @@ __all__ = [
     "Facts",
     "File",
     "Finding",
+    "FormatImporter",
     "Interpreter",
     "Launch",
     "MembershipChange",
@@ -131,6 +135,7 @@ __all__ = [
     "Nodes",
     "Options",
     "Orphan",
+    "OtherFormat",
     "Output",
     "OutputFile",
     "Parent",

@@ -440,8 +440,22 @@ class SupportsImport(Protocol):
         """Return *job* translated to a spec, with the machines from the file *cluster*, if there is one.
 
         Notes list everything that cannot be translated, and the result contains no value of a secret. Raises
-        UsageError, with line and column, if *job* or *cluster* is not such a file: `runspec import` without
-        `--provider` takes the only provider that raises none.
+        OtherFormat if *job* or *cluster* is not such a file: `runspec import` asks all providers, and takes the only
+        one that knows the file. Raises any other UsageError, with line and column, if the file is one of this
+        provider's, and wrong. A text in the attribute `reads` of the provider tells users what it reads.
+        """
+
+
+@runtime_checkable
+class FormatImporter(Protocol):
+    """Reads job files of a tool that is no provider: an object under the entry point group `runspec.importers`."""
+
+    reads: str  # what it reads, for users: "Kubernetes Jobs"
+
+    def imports(self, job: ForeignFile, provider: str | None) -> Imported:
+        """Return *job* translated to a spec for *provider* or, if it is None, for the one that the file means.
+
+        Notes and errors are those of `SupportsImport`.
         """
 
 

@@ -425,12 +425,14 @@ class ForeignFile(NamedTuple):
 class Imported(NamedTuple):
     """A file of another tool translated to YAML: a spec, and the settings for a profile.
 
-    *notes* list everything that could not be translated, and everything that the user must do by hand.
+    *notes* list everything that could not be translated, and everything that the user must do by hand. *files* are
+    texts that the spec mounts, by their paths beside it.
     """
 
     spec: str
     profile: str
     notes: tuple[str, ...] = ()
+    files: Mapping[str, str] = {}
 
 
 class Exported(NamedTuple):

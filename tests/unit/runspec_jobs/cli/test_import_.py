@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.cli.app import run
-from runspec_jobs.errors import UsageError
+from runspec_jobs.errors import OtherFormat
 from runspec_jobs.load import registry
 from runspec_jobs.provider.types import ForeignFile, Imported
 from tests.support.azure.batch_ai_recipes import CLUSTERS, HANDS_ON, KEY, RECIPES
@@ -109,11 +109,11 @@ class Importer:
     """A provider that reads one kind of files."""
 
     def __init__(self, name: str, begins: str) -> None:
-        self.name, self.begins = name, begins
+        self.name, self.begins, self.reads = name, begins, f"files of {name}"
 
     def imports(self, job: ForeignFile, cluster: ForeignFile | None) -> Imported:
         if not job.text.startswith(self.begins):
-            raise UsageError(f"{job.name}:1:1: this is no file of {self.name}")
+            raise OtherFormat(f"{job.name}:1:1: this is no file of {self.name}")
         return Imported(f"# by {self.name}\n", "", ())
 
 
@@ -122,10 +122,10 @@ class Importer:
     [
         ({}, 69, "no installed provider can import files"),
         ({"a": "{"}, 0, "# by a"),
-        ({"a": "<"}, 2, "job.json:1:1: this is no file of a"),
+        ({"a": "<"}, 2, "runspec import reads files of a"),
         ({"a": "<", "b": "{"}, 0, "# by b"),
-        ({"a": "{", "b": "{"}, 2, "several providers can read job.json"),
-        ({"a": "<", "b": "<"}, 2, "--provider a or b"),
+        ({"a": "{", "b": "{"}, 2, "several importers can read job.json"),
+        ({"a": "<", "b": "<"}, 2, "reads files of a; files of b"),
     ],
 )
 def test_import_takes_the_only_provider_that_can_read_the_file(

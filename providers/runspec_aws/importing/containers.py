@@ -1,0 +1,189 @@
+"""Import the container of a job definition.
+
+https://docs.aws.amazon.com/batch/latest/APIReference/API_ContainerProperties.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from runspec_aws.options import ARN, SHARED
+from runspec_jobs.provider.commands import literal
+from runspec_jobs.provider.importing.draft import Draft, make_key
+from runspec_jobs.provider.importing.mapping import ForeignMap
+
+REFERENCE = re.compile(r"Ref::([A-Za-z0-9_-]+)")
+RESERVED = "AWS_BATCH"  # the service sets these variables itself
+SIZES = {"VCPU": "cpus", "MEMORY": "memory", "GPU": "gpus"}
+NONE_NEEDED = "the container's own disk has room for it"
+
+
+def take_container(source: ForeignMap, draft: Draft, parameters: Mapping[str, str]) -> None:
+    """Add everything in *source* to *draft*, with the values of *parameters* in the command."""
+    draft.container["image"] = source.text("image")
+    take_program(source, draft, parameters)
+    _take_roles(source, draft)
+    _take_volumes(source, draft)
+    _take_linux(source.map("linuxParameters"), draft)
+    _take_logs(source.map("logConfiguration"), draft)
+    _take_limits(source, draft)
+    _take_platform(source, draft)
+    for secret in source.maps("secrets"):
+        name, place = secret.text("name"), secret.text("valueFrom")
+        kind = "aws-sm" if ":secretsmanager:" in place else "aws-ssm"
+        draft.add_secret(name, f"{kind}:{place}", source.value)
+    if user := source.text("user"):
+        draft.settings["user"] = user
+    for key in ("privileged", "readonlyRootFilesystem", "enableExecuteCommand"):
+        if source.truth(key):
+            source.lose(key, "a job of runspec has no such right")
+
+
+def take_program(source: ForeignMap, draft: Draft, parameters: Mapping[str, str]) -> None:
+    """Add what a definition has, and a request that submits it can override: command, variables and sizes."""
+    if words := source.texts("command"):
+        draft.spec["command"] = [_fill(word, draft, parameters, at=word) for word in words]
+    for variable in source.maps("environment"):
+        name = variable.text("name")
+        if name.startswith(RESERVED):
+            draft.notes.lose(f"variable {name}", "AWS Batch sets it itself", variable.value)
+            variable.skip("value")
+        elif "value" in variable:
+            draft.add_env(name, variable.text("value"), variable.value)
+    sizes = {"VCPU": source.text("vcpus"), "MEMORY": source.text("memory")}
+    for requirement in source.maps("resourceRequirements"):
+        kind = requirement.text("type")
+        if kind not in SIZES:
+            draft.notes.lose(f"resource requirement {kind}", at=requirement.value)
+        sizes[kind] = requirement.text("value")
+    for kind, value in sizes.items():
+        _size(draft, kind, value, source)
+    if machine := source.text("instanceType"):
+        draft.settings["instance_types"] = [machine]
+
+
+def _fill(word: str, draft: Draft, parameters: Mapping[str, str], at: object) -> str:
+    def fill(match: re.Match[str]) -> str:
+        if match[1] not in parameters:
+            draft.notes.lose(
+                f"parameter {match[1]}", f"it has no value: replace replace-{match[1]}", at
+            )
+        return parameters.get(match[1], f"replace-{match[1]}")
+
+    return literal(REFERENCE.sub(fill, word))
+
+
+def _size(draft: Draft, kind: str, value: str, source: ForeignMap) -> None:
+    if not value or kind not in SIZES:
+        return
+    if not re.fullmatch(r"\d{1,9}(\.\d+)?", value):
+        draft.notes.lose(f"{kind} in {source.path}", "it is not a number", source.value)
+    elif kind == "MEMORY":
+        draft.cluster["memory"] = f"{value}MiB"
+    else:
+        whole = -(-float(value) // 1)
+        draft.cluster[SIZES[kind]] = int(whole)
+        if whole != float(value):
+            draft.notes.add(
+                f"{value} vCPUs become {whole:.0f}: a spec counts whole ones", source.value
+            )
+
+
+def _take_roles(source: ForeignMap, draft: Draft) -> None:
+    for key, setting in (("jobRoleArn", "job_role"), ("executionRoleArn", "execution_role")):
+        role = source.text(key)
+        if re.match(ARN, role):
+            draft.profile[setting] = role
+        elif role:
+            source.lose(key, f"write the ARN of the role to the profile: {setting}")
+    if secret := source.map("repositoryCredentials").text("credentialsParameter"):
+        draft.profile["registry_secret"] = f"aws-sm:{secret}"
+        draft.profile["registry"] = draft.container["image"].split("/")[0]
+
+
+def _take_volumes(source: ForeignMap, draft: Draft) -> None:
+    folders: dict[str, str] = {}
+    for volume in source.maps("volumes"):
+        name = volume.text("name")
+        efs, host = volume.map("efsVolumeConfiguration"), volume.map("host").text("sourcePath")
+        key = make_key(name, ())
+        if efs:
+            access = efs.map("authorizationConfig")
+            point = access.text("accessPointId")
+            access.skip("iam")  # the job's role mounts the file system
+            place = f"efs:{efs.text('fileSystemId')}" + (f":{point}" if point else "")
+            folders[name] = f"shared://{key}/{efs.text('rootDirectory').strip('/')}".rstrip("/")
+            efs.skip("transitEncryption")  # runspec always encrypts
+        elif host:
+            place = f"host:{host}"
+            folders[name] = f"shared://{key}"
+        else:
+            continue
+        if re.match(SHARED, place):
+            draft.profile.setdefault("shared", {})[key] = place
+        else:
+            draft.notes.lose(
+                volume.path,
+                f"write its address to the profile: shared: {{{key}: ...}}",
+                volume.value,
+            )
+    for mount in source.maps("mountPoints"):
+        name, target = mount.text("sourceVolume"), mount.text("containerPath")
+        mode = "ro" if mount.truth("readOnly") else "rw"
+        if name in folders:
+            draft.add_mount(name, folders[name], target, mode)
+        elif target:
+            draft.notes.add(
+                f"{target} is a folder of the container, as elsewhere: {NONE_NEEDED}", mount.value
+            )
+
+
+def _take_linux(source: ForeignMap, draft: Draft) -> None:
+    if size := source.number("sharedMemorySize"):
+        draft.container["shm"] = f"{size}MiB"
+    if source.truth("initProcessEnabled"):
+        source.notes.add(
+            "initProcessEnabled: runspec's own program starts the job, and waits for its processes"
+        )
+
+
+def _take_logs(source: ForeignMap, draft: Draft) -> None:
+    driver = source.text("logDriver")
+    options = source.map("options")
+    if driver == "awslogs":
+        if group := options.text("awslogs-group"):
+            draft.profile["log_group"] = group
+        # runspec names the streams, makes the group, and logs in its own region.
+        options.skip("awslogs-region", "awslogs-stream-prefix", "awslogs-create-group", "mode")
+    elif driver:
+        source.notes.lose(
+            f"log driver {driver}", "runspec reads logs from CloudWatch Logs", source.value
+        )
+
+
+def _take_limits(source: ForeignMap, draft: Draft) -> None:
+    for limit in source.maps("ulimits"):
+        name, hard, soft = limit.text("name"), limit.text("hardLimit"), limit.text("softLimit")
+        if not re.fullmatch(r"-1|\d{1,15}", hard):
+            draft.notes.lose(f"ulimit {name}", "it is not a number", limit.value)
+            continue
+        draft.settings.setdefault("ulimits", {})[name] = int(hard)
+        if soft not in ("", hard):
+            draft.notes.lose(f"soft limit of {name}", "both limits are the hard one", limit.value)
+
+
+def _take_platform(source: ForeignMap, draft: Draft) -> None:
+    network = source.map("networkConfiguration")
+    if network.text("assignPublicIp") == "ENABLED":
+        draft.settings["public_ip"] = True
+    fargate = source.map("fargatePlatformConfiguration")
+    if fargate.text("platformVersion", "LATEST") != "LATEST":
+        fargate.lose("platformVersion", "runspec uses the latest")
+    if size := source.map("ephemeralStorage").number("sizeInGiB"):
+        draft.cluster["disk"] = f"{size}GiB"
+    platform = source.map("runtimePlatform")
+    if (kind := platform.text("cpuArchitecture", "X86_64")) != "X86_64":
+        platform.lose("cpuArchitecture", f"runspec chooses no machines with {kind}")
+    if platform.text("operatingSystemFamily", "LINUX") != "LINUX":
+        platform.lose("operatingSystemFamily", "jobs run on Linux")

@@ -1,0 +1,55 @@
+"""Job files of other tools are imported and run, and do what they did there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from runspec_emulators.aws.region import Region
+from runspec_jobs.cli.app import run
+from tests.support.aws.emulated_account import Capture, calls
+
+pytestmark = pytest.mark.slow
+SCRIPT = 'echo "$AWS_BATCH_JOB_ARRAY_INDEX of $SIZE"; [ "$AWS_BATCH_JOB_ARRAY_INDEX" != 1 ]'
+DEFINITION = {
+    "jobDefinitionName": "count",
+    "type": "container",
+    "parameters": {"size": "3"},
+    "timeout": {"attemptDurationSeconds": 300},
+    "containerProperties": {
+        "image": "public.ecr.aws/docker/library/python:3.11-slim",
+        "command": ["sh", "-c", SCRIPT],
+        "environment": [{"name": "SIZE", "value": "three"}],
+        "resourceRequirements": [{"type": "VCPU", "value": "1"}, {"type": "MEMORY", "value": "64"}],
+    },
+}
+SUBMISSION = {
+    "jobName": "counted",
+    "jobDefinition": "count",
+    "arrayProperties": {"size": 3},
+}
+
+
+def test_an_imported_definition_runs_on_the_service_as_it_did(
+    region: Region, tmp_path: Path, capsys: Capture
+) -> None:
+    """Each task of the array prints its index, and the second fails."""
+    (tmp_path / "definition.json").write_text(json.dumps(DEFINITION))
+    (tmp_path / "submit.json").write_text(json.dumps(SUBMISSION))
+    words = ["import", "definition.json", "--with", "submit.json", "--to", "imported"]
+    assert run(words) == 0
+    (tmp_path / "imported/runspec-profile.yaml").unlink()  # the test's own is that of the user
+    capsys.readouterr()
+
+    assert run(["apply", "imported/job.yaml"]) == 1
+
+    printed = capsys.readouterr().out
+    assert all(f"{index} of three" in printed for index in range(3))
+    made = calls(region, "RegisterJobDefinition")[-1]["params"]
+    assert calls(region, "SubmitJob")[-1]["params"]["arrayProperties"] == {"size": 3}
+    needs = {
+        need["type"]: need["value"] for need in made["containerProperties"]["resourceRequirements"]
+    }
+    assert needs == {"VCPU": "1", "MEMORY": "64"}
