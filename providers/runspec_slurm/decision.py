@@ -293,6 +293,8 @@ def _choose_mpi(
     Each node of an elastic job is a job, and srun starts nothing in another job.
     """
     options: SlurmOptions = facts.options
+    if spec.launch is Launch.SRUN:
+        return "none" if engine == "none" else None  # an image has no srun
     if spec.launch is not Launch.MPI or options.mpi == "mpirun" or spec.cluster.nodes.elastic:
         return None
     if options.mpi == "auto":  # an image has no srun

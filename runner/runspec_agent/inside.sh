@@ -129,12 +129,12 @@ case ${RUNSPEC_LAUNCH:-none} in
     case $1 in -*) set -- env -- "$@" ;; esac
     exec "$@"
     ;;
-  mpi | horovod | torchrun)
+  mpi | horovod | torchrun | srun)
     [ "${RUNSPEC_INSIDE-}" ] || _rs_die 2 'RUNSPEC_LAUNCH needs RUNSPEC_INSIDE, the path of the zipapp'
     for _rs_w in "${RUNSPEC_PYTHON:-python3}" "${RUNSPEC_PYTHON:-python}"; do
       command -v -- "$_rs_w" >/dev/null 2>&1 && exec "$_rs_w" -IS "$RUNSPEC_INSIDE" launch -- "$@"
     done
     _rs_die 127 "launch: $RUNSPEC_LAUNCH needs ${RUNSPEC_PYTHON:-python3}, which this image does not have"
     ;;
-  *) _rs_die 2 "RUNSPEC_LAUNCH: '$RUNSPEC_LAUNCH' is not none, mpi, horovod or torchrun" ;;
+  *) _rs_die 2 "RUNSPEC_LAUNCH: '$RUNSPEC_LAUNCH' is not none, mpi, horovod, torchrun or srun" ;;
 esac

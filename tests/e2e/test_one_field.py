@@ -212,6 +212,20 @@ def test_a_process_of_torchrun_sees_the_same_wherever_it_runs(
     assert otherwise(found) == {}
 
 
+def test_a_rank_of_srun_sees_the_same_wherever_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm's own srun starts the ranks there, and the agent elsewhere. Batch AI refuses them."""
+    need("azurite", *PROGRAMS)
+    clouds = [name for name in CLOUDS if name != "azure-batch-ai"]
+    world = "SLURM_PROCID SLURM_NTASKS"
+    found = launched("srun", world, ("local", *clouds), tmp_path, monkeypatch)
+
+    assert set(found["local"]) == WORLD_OF_4
+    assert set(found["local"]["1-2-4.json"]["names"]) == CONTRACT
+    assert otherwise(found) == {}
+
+
 WORLD_OF_4 = {"0-0-4.json", "0-1-4.json", "1-2-4.json", "1-3-4.json"}
 
 

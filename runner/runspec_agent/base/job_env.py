@@ -24,7 +24,7 @@ __all__ = [
     "read",
 ]
 
-LAUNCHES = ("none", "mpi", "horovod", "torchrun")
+LAUNCHES = ("none", "mpi", "horovod", "torchrun", "srun")
 # Variables for services that start the nodes of a task together, each with the variable of Azure Batch that it stands
 # for:
 # https://learn.microsoft.com/en-us/azure/batch/batch-compute-node-environment-variables

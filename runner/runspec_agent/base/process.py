@@ -153,6 +153,10 @@ class Child:
             raise Failure("'{}': {}".format(argv[0], error.strerror or error), 126) from error
         self.pid = self._popen.pid
 
+    def members(self) -> "List[Child]":
+        """Return the processes whose exit statuses `reap` collects."""
+        return [self]
+
     def send(self, number: int) -> None:
         if self.code is None:
             os.kill(self.pid, number)
@@ -292,7 +296,7 @@ def run(
                 child.stop(grace_s, number)
             else:
                 child.send(number)
-        reap((child,))
+        reap(child.members())
         if each is not None and failure is None:
             failure = each()
             if failure is not None:

@@ -1,1 +1,1 @@
-"""Start programs on all nodes: MPI, torchrun, and the remote shell between nodes."""
+"""Start programs on all nodes: MPI, torchrun, ranks without either, and the remote shell between nodes."""

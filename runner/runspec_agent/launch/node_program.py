@@ -5,13 +5,14 @@ from typing import Callable, Dict, List
 from runspec_agent.base import process
 from runspec_agent.base.job_env import Failure, current
 from runspec_agent.base.process import Child, Signals
-from runspec_agent.launch import launcher_end, mpi, torchrun
+from runspec_agent.launch import launcher_end, mpi, ranks, torchrun
 from runspec_agent.rendezvous.participant import Participant
 
 LAUNCH: Dict[str, Callable[[Participant, List[str]], int]] = {
     "mpi": mpi.run,
     "horovod": mpi.run,
     "torchrun": torchrun.run,
+    "srun": ranks.run,
 }
 
 

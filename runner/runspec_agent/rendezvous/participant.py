@@ -110,6 +110,13 @@ class Participant:
         """Return whether rank 0 should have ended the job by now, since it has the same grace period."""
         return self._stopping is not None and time.monotonic() > self._grace_ends + SLACK_S
 
+    def all_others_ended(self) -> bool:
+        """Return whether every other node has recorded its exit code."""
+        meeting, others = self.meeting, range(self.words.nodes)
+        return meeting is None or all(
+            meeting.ended(rank) is not None for rank in others if rank != self.words.rank
+        )
+
     def watch(self) -> Optional[Failure]:
         """Send a heartbeat, and return the failure of another node: it is lost, or has exited with an error."""
         if self.meeting is None:

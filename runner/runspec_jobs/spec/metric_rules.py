@@ -121,4 +121,4 @@ def _check_unit(spec: Spec, scaling: Scaling) -> Iterator[Problem]:
         yield Problem(("processes_per_node",), message, "remove it", at="key")
     if spec.launch == "none":
         message = "launch: none starts one process per node"
-        yield Problem(("scaling",), message, "set launch: mpi, horovod or torchrun", at="key")
+        yield Problem(("scaling",), message, "set launch: mpi, horovod, torchrun or srun", at="key")

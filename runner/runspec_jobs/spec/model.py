@@ -64,6 +64,7 @@ class Launch(StrEnum):
     MPI = "mpi"
     HOROVOD = "horovod"
     TORCHRUN = "torchrun"
+    SRUN = "srun"
 
 
 class Nodes(Model):
@@ -450,7 +451,8 @@ class Spec(Model):
     launch: Launch = Field(
         default=Launch.NONE,
         description="How processes are started: `none` starts the command once on every node, `mpi` "
-        "starts it with mpirun, `horovod` with Horovod's Gloo launcher, `torchrun` with torchrun.",
+        "starts it with mpirun, `horovod` with Horovod's Gloo launcher, `torchrun` with torchrun. `srun` starts "
+        "processes without MPI: with srun on Slurm, elsewhere and in images by runspec, with the variables of srun.",
     )
     processes_per_node: Positive = Field(
         default_factory=_count_processes,

@@ -256,8 +256,11 @@ def _check_launch(spec: Spec) -> Iterator[Problem]:
     if spec.processes_per_node > 1 and spec.launch is Launch.NONE:
         message = "launch: none starts one process per node"
         yield Problem(
-            ("processes_per_node",), message, "set launch: mpi, horovod or torchrun", at="key"
+            ("processes_per_node",), message, "set launch: mpi, horovod, torchrun or srun", at="key"
         )
+    if spec.launch is Launch.SRUN and spec.cluster.nodes.elastic:
+        message = "srun starts a fixed number of processes, and nodes of an elastic job join and leave"
+        yield Problem(("launch",), message, "set launch: torchrun, mpi or none, or nodes: 2")
     for key in ("gpu_type", "gpu_memory"):
         if getattr(spec.cluster, key) is not None and spec.cluster.gpus is None:
             yield Problem(("cluster", key), f"'{key}' needs 'gpus'", "add gpus: 1", at="key")

@@ -75,6 +75,7 @@ ASKS: dict[str, dict[str, Any]] = {
     "mpi": {"launch": "mpi"},
     "horovod": {"launch": "horovod"},
     "torchrun": {"launch": "torchrun"},
+    "srun": {"launch": "srun"},
     "sweep": {"sweep": {"lr": [0.1, 0.2]}},
     "attempts": {"retry": {"attempts": 7}},
     "timeout": {"timeout": "47m"},

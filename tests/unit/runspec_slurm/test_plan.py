@@ -326,6 +326,16 @@ def test_ranks_are_started_by_srun_where_the_profile_says_so(
     assert told == ([] if plugin is None else [f"export RUNSPEC_MPI={plugin}"])
 
 
+def test_ranks_without_mpi_are_started_by_srun_and_in_an_image_by_the_agent() -> None:
+    """An image has no srun."""
+    bare = spec(launch="srun", cluster={"nodes": 2})
+    inside = spec(launch="srun", cluster={"nodes": 2}, container={"image": "python:3.12"})
+
+    texts = [sbatch(wanted, facts(wanted, {}, FOUND))[1] for wanted in (bare, inside)]
+
+    assert ["export RUNSPEC_MPI=none" in text for text in texts] == [True, False]
+
+
 # -- the steps
 
 
