@@ -194,6 +194,9 @@ BAD = {
     ),
     "a secret that is a number": Wrong(SHORT + "secrets: {A: 1}\n", "secrets.A"),
     "a launcher nobody has": Wrong(SHORT + "launch: mpiexec\n", "launch"),
+    "ranks of srun that join and leave": Wrong(
+        SHORT + "launch: srun\ncluster: {nodes: {min: 1, max: 2}}\n", "launch", shape=False
+    ),
     "many processes and no launcher": Wrong(
         SHORT + "processes_per_node: 2\n", "processes_per_node", shape=False
     ),
