@@ -192,8 +192,12 @@ def _program(decision: Decision, spec: Spec) -> Iterator[Problem]:
         )
         yield Problem(("launch",), what, severity="note")
     if spec.launch is Launch.SRUN:
-        what = "Batch AI starts processes with its toolkits alone, and none has the variables of srun"
-        hint = "set launch: mpi: its mpirun numbers processes without MPI too, as OMPI_COMM_WORLD_RANK"
+        what = (
+            "Batch AI starts processes with its toolkits alone, and none has the variables of srun"
+        )
+        hint = (
+            "set launch: mpi: its mpirun numbers processes without MPI too, as OMPI_COMM_WORLD_RANK"
+        )
         yield Problem(("launch",), what, hint)
     if spec.launch is Launch.MPI and name == "custom":
         what = "the toolkit custom starts one process, on the first node"

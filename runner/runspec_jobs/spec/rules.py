@@ -259,7 +259,9 @@ def _check_launch(spec: Spec) -> Iterator[Problem]:
             ("processes_per_node",), message, "set launch: mpi, horovod, torchrun or srun", at="key"
         )
     if spec.launch is Launch.SRUN and spec.cluster.nodes.elastic:
-        message = "srun starts a fixed number of processes, and nodes of an elastic job join and leave"
+        message = (
+            "srun starts a fixed number of processes, and nodes of an elastic job join and leave"
+        )
         yield Problem(("launch",), message, "set launch: torchrun, mpi or none, or nodes: 2")
     for key in ("gpu_type", "gpu_memory"):
         if getattr(spec.cluster, key) is not None and spec.cluster.gpus is None:
