@@ -24,9 +24,11 @@ EXCEPTIONS = {
     ),
     "load/ignore.py": ("aws azure boto gcloud", "so are the files in which tools keep such keys"),
     "spec/model.py": (
-        "aws parallelcluster slurm",
+        "aws parallelcluster slurm srun",
         "descriptions of fields in the reference of specs",
     ),
+    "spec/rules.py": ("srun", "a value of the field launch"),
+    "spec/metric_rules.py": ("srun", "a value of the field launch"),
     "api/profiles.py": ("aws", "an example in a hint"),
     "cli/probe.py": ("aws", "an example in a hint"),
     "cli/json_formats/accounts.py": ("ec2", "an example in the description of a field"),

@@ -85,17 +85,21 @@ def test_the_first_node_waits_for_the_ranks_of_all(make: Make, tmp_path: Path) -
     codes = nodes.codes()
 
     assert codes == [0, 0], nodes.said(0)
+    ends = [(tmp_path / f"meet/1/end-{rank}.json").stat().st_mtime for rank in range(2)]
+    assert ends[0] > ends[1]
     assert sorted(path.name for path in tmp_path.glob("?-4")) == ["0-4", "1-4", "2-4", "3-4"]
 
 
 @pytest.mark.slow
-def test_a_failed_rank_ends_all(make: Make) -> None:
+def test_a_failed_rank_ends_all(make: Make, tmp_path: Path) -> None:
     """With its code, also one that the agent itself uses, while the others would wait for it."""
-    nodes = make(2)
+    told = tmp_path / "told"
+    nodes = make(2, RUNSPEC_TOLD=str(told))
 
     nodes.start_all(sh('[ "$SLURM_PROCID" = 3 ] && exit 75; exec sleep 600'))
 
     assert nodes.codes() == [75, 75]
+    assert not told.exists()  # which says that a code is the agent's own
     assert nodes.left() == []
 
 
