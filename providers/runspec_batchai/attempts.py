@@ -7,9 +7,10 @@ documentation/using-batchai-environment-variables.md).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from runspec_agent.base.light_typing import NamedTuple
+from runspec_agent.base.light_typing import Any, NamedTuple
+from runspec_agent.base.retry_rules import RULES, STOP
 
 # A file beside the logs with the number, exit code and end, in seconds since 1970, of each attempt that has ended.
 ATTEMPTS_FILE = "runspec-tries"
@@ -23,14 +24,29 @@ class End(NamedTuple):
     at_s: float | None
 
 
-def with_retries(line: str, attempts: int) -> str:
-    """Return a command line that runs *line* up to *attempts* times, and writes how and when each attempt ended."""
+def with_retries(line: str, attempts: int, retry: Mapping[str, Any]) -> str:
+    """Return a command line that runs *line* up to *attempts* times, and writes how and when each attempt ended.
+
+    The first rule of `retry_on` in *retry* that matches an exit code decides whether another attempt may follow it.
+    """
     return (
         "n=0; while :; do n=$((n+1)); RUNSPEC_ATTEMPT=$n; export RUNSPEC_ATTEMPT; c=0; "
         f"( {line}\n) || c=$?; "
         f'echo "$n $c $(date +%s)" >> "$AZ_BATCHAI_STDOUTERR_DIR/{ATTEMPTS_FILE}"; '
-        f'if [ "$c" -eq 0 ] || [ "$n" -ge {attempts} ]; then exit "$c"; fi; done'
+        f'if [ "$c" -eq 0 ] || [ "$n" -ge {attempts} ]; then exit "$c"; fi; {_rules(retry.get(RULES, ()))}done'
     )
+
+
+def _rules(rules: Sequence[Mapping[str, Any]]) -> str:
+    """Return shell text that exits with the exit code $c if *rules* end the job with it."""
+    cases = []
+    for rule in rules:
+        ranges = rule.get("codes", ())
+        codes = [str(code) for first, last in ranges for code in range(first, last + 1)]
+        then = 'exit "$c"' if rule["action"] == STOP else ":"
+        pattern = "|".join(codes) or "*"
+        cases.append(f"{pattern}) {then};;")
+    return f'case "$c" in {" ".join(cases)} esac; ' if cases else ""
 
 
 def hosts(slots: int, names: Sequence[str]) -> str:

@@ -161,6 +161,7 @@ def _shared(spec: Spec, facts: Facts) -> dict[str, Any]:
     wanted = facts.options.namespace is not False
     if facts.survey["engine"] == "process" and wanted and tops(spec):
         shared["namespace"] = tops(spec)
+    shared |= spec.retry.rules
     if nodes.elastic:
         shared |= {
             "elastic": {"min": nodes.min, "max": nodes.max},

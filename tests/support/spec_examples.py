@@ -97,6 +97,8 @@ providers:
     + "drop: {uniform: [0, .5]}, depth: {integer: [-1, 8]}, how: {choice: [sgd, adam]}}}}\n",
     "parameters with the names of parts": HEAD
     + "command: [echo, '${sweep.list} ${sweep.random}']\nsweep: {list: [a, b], random: 1..3}\n",
+    "failures that end a job": SHORT
+    + "retry: {attempts: 3, on: [{exit_codes: [42, 50..52], action: retry}, {action: stop}]}\n",
     "a range below zero": HEAD + "command: [echo, '${sweep.n}']\nsweep: {n: -2..2}\n",
 }
 
@@ -346,6 +348,30 @@ BAD = {
     ),
     "a bound without a sweep": Wrong(SHORT + "max_parallel: 2\n", "max_parallel", shape=False),
     "no tries": Wrong(SHORT + "retry: {attempts: 0}\n", "retry.attempts"),
+    "no exit codes": Wrong(
+        SHORT + "retry: {on: [{exit_codes: [], action: stop}]}\n", "retry.on[0].exit_codes"
+    ),
+    "an exit code of no failure": Wrong(
+        SHORT + "retry: {on: [{exit_codes: [0], action: stop}]}\n", "retry.on[0].exit_codes[0]"
+    ),
+    "exit codes as others write them": Wrong(
+        SHORT + "retry: {on: [{exit_codes: [1-9], action: stop}]}\n", "retry.on[0].exit_codes[0]"
+    ),
+    "exit codes in reverse": Wrong(
+        SHORT + "retry: {on: [{exit_codes: [9..1], action: stop}]}\n",
+        "retry.on[0].exit_codes[0]",
+        shape=False,
+    ),
+    "a rule after one that matches all": Wrong(
+        SHORT + "retry: {on: [{action: stop}, {exit_codes: [1], action: stop}]}\n",
+        "retry.on[0]",
+        shape=False,
+    ),
+    "a rule that retries what has one try": Wrong(
+        SHORT + "retry: {on: [{exit_codes: [1], action: retry}]}\n",
+        "retry.on[0].action",
+        shape=False,
+    ),
     "too many tries": Wrong(SHORT + "retry: {attempts: 11}\n", "retry.attempts"),
     "an unknown setting of a provider": Wrong(
         SHORT + "providers: {local: {engin: process}}\n", "providers.local.engin"

@@ -95,14 +95,16 @@ def _line(decision: Decision, spec: Spec, values: Mapping[str, str]) -> str:
     if not decision.options.contract:
         return line
     if decision.toolkit == "custom":
-        line = with_retries(line, decision.attempts) if decision.is_retried else line
+        line = (
+            with_retries(line, decision.attempts, spec.retry.rules) if decision.is_retried else line
+        )
         return with_contract(line, decision)
     line = contract_in_each_process(line, decision)
     if not decision.is_retried:
         return line
     known = [*OWN, *(variable("sweep", name) for name in values), *spec.program_env, *spec.secrets]
     known += sorted(set(re.findall(r"\$\{?(AZ_BATCH\w+)", line)))
-    retried = with_retries(ranks(line, decision.processes), decision.attempts)
+    retried = with_retries(ranks(line, decision.processes), decision.attempts, spec.retry.rules)
     return hosts(decision.slots, known) + retried
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from runspec_agent.base.light_typing import Any
+from runspec_agent.base.retry_rules import RULES
 from runspec_local.supervisor.process import belonging
 
 STOPPED, AGAIN = 143, 75  # exit codes of a node that was told to leave, and of one that was lost
@@ -36,6 +37,7 @@ def record(job: Mapping[str, Any]) -> dict[str, Any]:
         "build_constraints": [],
         **({"global_batch": job["global_batch"]} if "global_batch" in job else {}),
         **({"resume": job["resume"]} if "resume" in job else {}),
+        **({RULES: job[RULES]} if RULES in job else {}),
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from runspec_agent.base.retry_rules import is_final
 from runspec_jobs.provider import State, Status
 from runspec_slurm import reasons
 from runspec_slurm.status.states import LAUNCH_SIGNAL, STOPPED, Task
@@ -108,6 +109,8 @@ def _is_left(task: Task, record: Mapping[str, Any]) -> bool:
     if record.get("elastic"):
         most: int | None = record.get("spot_attempts")
         return most is None or task.attempts < most
+    if is_final(record, code(task)):
+        return False
     mine = {end for end in task.codes if (end.task, end.rank) == (task.number, 0)}
     failures = mine | {AttemptKey(task.number, task.attempts, 0)}
     return len(failures) < int(record.get("attempts", 1))

@@ -177,7 +177,7 @@ class Elastic:
         me = Node(own, self.record["slots"], self.env["RUNSPEC_HOST"])
         least, most = self.bounds["min"], self.bounds["max"]
         limit_s = self.record.get("timeout_s") or 0.0
-        bounds = Bounds(least, most, self.record["attempts"], limit_s)
+        bounds = Bounds(least, most, self.record["attempts"], limit_s, self.record)
         times = timing(os.environ, self._grace_s() + limits.SAVE_S)
         return Member(self.bucket.apart(), self.prefix, me, bounds, times, Peers(me.host))
 

@@ -9,7 +9,7 @@ runs with the nodes that reported that they are ready.
 import json
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from runspec_agent.base import limits, record_formats
+from runspec_agent.base import limits, record_formats, retry_rules
 from runspec_agent.base.failure import LOST, STOPPED, Failure
 
 FORMING, RUNNING, DONE = "forming", "running", "done"
@@ -43,6 +43,7 @@ class Bounds(NamedTuple):
     most: int
     attempts: int = 1  # failures of the program after which the job ends
     limit_s: float = 0.0  # `timeout`, after which the first node that is overdue ends the job
+    rules: Mapping[str, Any] = {}  # the record of the run with `retry_on`: see `retry_rules`
 
 
 class Timing(NamedTuple):
@@ -225,7 +226,7 @@ def _running(state: State, sight: Sight, bounds: Bounds, timing: Timing) -> Stat
     if failed is not None:
         code, why = failed
         state = state._replace(failures=state.failures + 1)
-        if state.failures >= bounds.attempts:
+        if state.failures >= bounds.attempts or retry_rules.is_final(bounds.rules, code):
             return _with_change(state, sight, phase=DONE, code=code, why=why)
         return _anew(state, sight, why)
     new = newcomers(state, sight, bounds, timing)

@@ -99,6 +99,11 @@ class Agent:
                 if self._stopped():
                     print_line("{}, leaving".format(stop_request.WHY))
                     return STOPPED
+                failures = Failures(self.bucket, self.at, self.record)
+                ended = failures.ended_with(self.index)
+                if ended is not None:
+                    print_line("retry.on has ended this task, with {}: leaving".format(ended))
+                    return failures.shown(ended)
                 self._begin(signals)
                 if self.record.get("elastic"):
                     return self._elastic(argv, signals)

@@ -4,6 +4,7 @@ import json
 import sys
 from typing import Any, Dict, Optional
 
+from runspec_agent.base import retry_rules
 from runspec_agent.base.job_env import LOST, STOPPED, NoSpace
 from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.store.base import Bucket
@@ -17,6 +18,7 @@ class Failures:
     def __init__(self, bucket: Bucket, at: str, record: Dict[str, Any]) -> None:
         self.bucket, self.record = bucket, record
         self.at = at + "failures/"
+        self.over = at + "over/"  # names TASK-CODE of tasks that a rule of `retry.on` has ended
 
     def judge(
         self, identity: TaskIdentity, code: int, together: Optional[int] = None, last: bool = False
@@ -34,6 +36,13 @@ class Failures:
             counted = "{}{}-all/".format(self.at, identity.task)
             self._put(counted + str(together), text)
         count = sum(1 for _ in self.bucket.listing(counted))
+        if count < self.record["attempts"] and retry_rules.is_final(self.record, code):
+            # The first node decides for all nodes of a task whose service starts them together.
+            if identity.rank == 0:
+                self._put("{}{}-{}".format(self.over, identity.task, code), text)
+            print("runspec: failed with {}: retry.on says stop".format(code), file=sys.stderr)
+            sys.stderr.flush()
+            return self.shown(code)
         if count < self.record["attempts"] and not last:
             said = "runspec: failed with {}; this was attempt {} of {}"
             print(said.format(code, count, self.record["attempts"]), file=sys.stderr)
@@ -47,6 +56,17 @@ class Failures:
         names = [entry.key[len(mine) :].split("-") for entry in self.bucket.listing(mine)]
         codes = {int(attempt): int(code) for attempt, code in names}
         return codes[max(codes)] if codes else None
+
+    def ended_with(self, task: int) -> Optional[int]:
+        """Return the exit code with which an attempt of *task* has ended it by a rule, or None.
+
+        Azure Batch counts attempts alone, and starts the next one all the same.
+        """
+        if not self.record.get(retry_rules.RULES):
+            return None
+        prefix = "{}{}-".format(self.over, task)
+        codes = [int(entry.key[len(prefix) :]) for entry in self.bucket.listing(prefix)]
+        return codes[0] if codes else None
 
     def _put(self, key: str, text: bytes) -> None:
         try:

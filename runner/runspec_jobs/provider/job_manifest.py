@@ -178,7 +178,7 @@ def kept_outputs(spec: Spec) -> list[dict[str, Any]]:
 
 def _make_optional_fields(spec: Spec) -> dict[str, Any]:
     """Return the fields that only some jobs have, so that the records of other jobs do not change."""
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = dict(spec.retry.rules)
     if spec.global_batch is not None:
         fields["global_batch"] = spec.global_batch
     if spec.cluster.nodes.elastic:

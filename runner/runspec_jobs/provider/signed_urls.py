@@ -102,6 +102,9 @@ def signed_problems(spec: Spec, hint: str) -> Iterator[Problem]:
         if output.keep > 1:
             message = "with signed URLs an output is saved once, when the job has ended"
             yield Problem(("outputs", i, "keep"), message, f"remove keep, or {hint}", at="key")
+    if spec.retry.on:
+        message = "which attempts are followed by another one is decided by the Python agent"
+        yield Problem(("retry", "on"), message, f"remove on, or {hint}", at="key")
     count = len(tasks(spec)) * spec.cluster.nodes.max
     if spec.outputs and count > SIGNED_OUTPUTS:
         message = (

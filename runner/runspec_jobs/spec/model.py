@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from runspec_agent.base.retry_rules import RULES
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.document.nodes import Text, resolve_kind
 from runspec_jobs.spec.metric import Metric, Sizes
@@ -28,6 +29,7 @@ from runspec_jobs.spec.needs import WRITE_SOURCE, Needs, RunOutput, run_output
 from runspec_jobs.spec.sweep import Sweep
 from runspec_jobs.spec.types import (
     Bytes,
+    ExitCodes,
     Folder,
     Free,
     Image,
@@ -392,6 +394,33 @@ class Output(Model):
     )
 
 
+def _check_codes(codes: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    if not codes:
+        raise make_error("no exit code is listed", "write exit_codes: [42], or remove exit_codes")
+    return codes
+
+
+class RetryRule(Model):
+    """What follows an attempt that has ended in some way."""
+
+    exit_codes: Annotated[tuple[ExitCodes, ...], AfterValidator(_check_codes)] | None = Field(
+        default=None,
+        json_schema_extra={"minItems": 1},
+        description="Exit codes of the attempt, as `status` shows them: `[42, 43]`, or `[130..145]` for a range. "
+        "An entry without `exit_codes` is the last one, and matches every other failure.",
+    )
+    action: Literal["retry", "stop"] = Field(
+        description="`retry`: another attempt follows if `attempts` has one left, as without an entry. "
+        "`stop`: none follows."
+    )
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """The rule as `runspec_agent.base.retry_rules` reads it."""
+        codes = {} if self.exit_codes is None else {"codes": [list(c) for c in self.exit_codes]}
+        return {**codes, "action": self.action}
+
+
 class Retry(Model):
     """How many attempts the job may make."""
 
@@ -404,6 +433,16 @@ class Retry(Model):
         "was reclaimed or failed. A lost attempt is not a failure and does not count against "
         "`attempts`. AWS Batch makes ten attempts in all.",
     )
+    on: tuple[RetryRule, ...] = Field(
+        default=(),
+        description="Which failures another attempt follows: `[{exit_codes: [42, 43], action: stop}]`. The first "
+        "entry that matches an attempt decides, and a failure that matches none is retried.",
+    )
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        """The field `retry_on` of records, for runs whose spec has rules."""
+        return {RULES: [rule.recorded for rule in self.on]} if self.on else {}
 
 
 UNBUFFERED = "PYTHONUNBUFFERED"

@@ -41,6 +41,7 @@ def find_broken(spec: Spec) -> Iterator[Problem]:
     yield from _check_launch(spec)
     yield from _check_smoke(spec)
     yield from _time(spec)
+    yield from _check_retry(spec)
     yield from check_metric(spec)
     yield from check_scaling(spec)
 
@@ -272,6 +273,18 @@ def _time(spec: Spec) -> Iterator[Problem]:
     if spec.timeout == 0:
         message = "0 s leaves the job no time, and is no limit for several services"
         yield Problem(("timeout",), message, "set timeout: 1m or longer, or remove it for no limit")
+
+
+def _check_retry(spec: Spec) -> Iterator[Problem]:
+    rules = spec.retry.on
+    for number, rule in enumerate(rules):
+        where: Path = ("retry", "on", number)
+        if rule.exit_codes is None and number + 1 < len(rules):
+            message = "it matches every failure, so that no entry after it has an effect"
+            yield Problem(where, message, "add exit_codes: [1], or make it the last entry")
+        if rule.action == "retry" and spec.retry.attempts == 1:
+            message = "another attempt never follows with attempts: 1, the default"
+            yield Problem((*where, "action"), message, "write retry: {attempts: 3, on: [...]}")
 
 
 def _check_smoke(spec: Spec) -> Iterator[Problem]:

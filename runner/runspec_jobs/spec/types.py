@@ -149,6 +149,35 @@ def parse_saves(value: Any) -> Any:
     return int(value.partition(" ")[2] or "1")
 
 
+EXIT_CODES = r"^[0-9]{1,3}\.\.[0-9]{1,3}$"
+LARGEST_CODE = 255
+
+
+def parse_exit_codes(value: Any) -> Any:
+    """Return the first and the last exit code of 42 or "130..145"; return other values unchanged.
+
+    >>> parse_exit_codes("130..145")
+    (130, 145)
+    """
+    if isinstance(value, str):
+        if isinstance(value, Text) and resolve_kind(value) == "int":
+            value = resolve(value)
+        elif not compiled(EXIT_CODES).fullmatch(value):
+            raise make_error(f"'{value}' is not an exit code", "write 42, or 130..145 for a range")
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return value
+    first, last = (value, value) if isinstance(value, int) else map(int, value.split(".."))
+    if not 1 <= first <= last <= LARGEST_CODE:
+        said = f"'{value}' has codes that no failure has"
+        raise make_error(said, f"write 1 to {LARGEST_CODE}, the smaller one first")
+    return first, last
+
+
+def _write_exit_codes(codes: tuple[int, int]) -> int | str:
+    first, last = codes
+    return first if first == last else f"{first}..{last}"
+
+
 def parse_size(value: Any) -> Any:
     """Return the bytes in a size such as "16GiB" or "16Gi"; return values that are not text unchanged.
 
@@ -231,6 +260,19 @@ Saves = Annotated[
     BeforeValidator(parse_saves),
     make_serializer(lambda count: f"last {count}"),
     WithJsonSchema({"type": "string", "pattern": SAVES, "examples": ["last 3"]}),
+]
+ExitCodes = Annotated[
+    tuple[int, int],
+    BeforeValidator(parse_exit_codes),
+    make_serializer(_write_exit_codes),
+    WithJsonSchema(
+        {
+            "oneOf": [
+                {"type": "integer", "minimum": 1, "maximum": LARGEST_CODE},
+                {"type": "string", "pattern": EXIT_CODES, "examples": ["130..145"]},
+            ]
+        }
+    ),
 ]
 Seconds = Annotated[
     int,

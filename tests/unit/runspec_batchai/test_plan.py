@@ -97,6 +97,18 @@ def test_places_are_put_in_by_the_shell_and_nothing_else_is(text: str, said: str
     assert ran.stdout == said
 
 
+def test_rules_are_cases_of_the_shell() -> None:
+    rules = [
+        {"exit_codes": [42, "50..51"], "action": "retry"},
+        {"exit_codes": [3], "action": "stop"},
+    ]
+    given = spec(run="exit 3", retry={"attempts": 2, "on": rules})
+
+    line = properties(given)["customToolkitSettings"]["commandLine"]
+
+    assert 'case "$c" in 42|50|51) :;; 3) exit "$c";; esac; done' in line
+
+
 @pytest.mark.parametrize("attempts,codes", [(3, [1, 0]), (2, [4, 5]), (3, [0])])
 def test_the_shell_of_a_job_tries_it_again_and_writes_down_how_each_try_ended(
     tmp_path: Path, attempts: int, codes: list[int]

@@ -72,6 +72,16 @@ def decided(state: State, found: Sight, least: int = 1, most: int = 3, attempts:
 # A generation that runs
 
 
+@pytest.mark.parametrize(("code", "phase"), [(42, DONE), (41, FORMING)])
+def test_a_rule_of_the_spec_ends_the_job_at_its_first_failure(code: int, phase: str) -> None:
+    rules = {"retry_on": [{"codes": [[42, 42]], "action": "stop"}]}
+    failed = sight(A, B, words={"b": f"failed-{code}"})
+
+    found = decide(RUNS, failed, Bounds(1, 3, attempts=2, rules=rules), TIMING)
+
+    assert (found.phase, found.code) == (phase, code if phase == DONE else 0)
+
+
 def test_nothing_happens_where_nothing_has_changed() -> None:
     assert decided(RUNS, sight(A, B)) is RUNS
 
