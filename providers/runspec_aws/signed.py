@@ -8,9 +8,14 @@ from runspec_aws.naming import s3
 from runspec_aws.options import AwsOptions
 from runspec_aws.store.layout import SHARED, key
 from runspec_jobs.provider import Facts, Mount, Problem, Request, Scope, Spec, Step
-from runspec_jobs.provider.job_manifest import OUTPUT_TAR, blob_name, digest_line
+from runspec_jobs.provider.job_manifest import OUTPUT_TAR, blob_name
 from runspec_jobs.provider.payload import signed_scripts
-from runspec_jobs.provider.signed_urls import Line, signed_job_lines, signed_problems
+from runspec_jobs.provider.signed_urls import (
+    Line,
+    list_upload_lines,
+    signed_job_lines,
+    signed_problems,
+)
 
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-presigned-url.html
 LONGEST_S = 7 * 86_400
@@ -50,8 +55,8 @@ def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
             yield f"link={SHARED}/{folder.place}"
             return
         source = facts.sources[folder.name]
-        yield digest_line(source)
-        yield ["get=", mark("GET", key(options, "blobs", blob_name(source)))]
+        url = mark("GET", key(options, "blobs", blob_name(source)))
+        yield from list_upload_lines(folder, source, url)
 
     def output(name: str, task: int) -> Iterator[Line]:
         where = key(options, "runs", run, "outputs", name, str(task), "0", OUTPUT_TAR)

@@ -132,7 +132,9 @@ def _input(mount: Mount, facts: Facts) -> str:
     store = f"{ROOTS['job']}/{STORE}"
     if mount.scheme == "store":
         return f"{store}/{options.prefix}/store/{mount.place.strip('/')}"
-    return f"{store}/{folder(facts.sources[mount.name], options)}"
+    source = facts.sources[mount.name]
+    file = f"/{mount.target.rpartition('/')[2]}" if source.is_file else ""
+    return f"{store}/{folder(source, options)}{file}"
 
 
 def kept(run: str, options: BatchAiOptions) -> str:

@@ -226,6 +226,8 @@ def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:
         }
     if mount.scheme == "file":
         source = _blob(facts, facts.sources[mount.name])
+        if facts.sources[mount.name].is_file:
+            source += f"/{mount.target.rpartition('/')[2]}"
     else:
         source = sources[mount.scheme]
     return {

@@ -14,9 +14,14 @@ from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import blob
 from runspec_jobs.provider import Facts, Mount, Problem, Scope, Spec, Step
 from runspec_jobs.provider.commands import argv
-from runspec_jobs.provider.job_manifest import OUTPUT_TAR, blob_name, digest_line
+from runspec_jobs.provider.job_manifest import OUTPUT_TAR, blob_name
 from runspec_jobs.provider.payload import signed_scripts
-from runspec_jobs.provider.signed_urls import Line, signed_job_lines, signed_problems
+from runspec_jobs.provider.signed_urls import (
+    Line,
+    list_upload_lines,
+    signed_job_lines,
+    signed_problems,
+)
 
 # The limit of one Put Blob: https://learn.microsoft.com/rest/api/storageservices/put-blob#remarks
 MOST_BYTES = 5000 << 20
@@ -84,8 +89,8 @@ def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
 
     def mount(folder: Mount) -> Iterator[Line]:
         source = facts.sources[folder.name]
-        yield digest_line(source)
-        yield ["get=", mark(READ, store_layout.key(options, "blobs", blob_name(source)))]
+        url = mark(READ, store_layout.key(options, "blobs", blob_name(source)))
+        yield from list_upload_lines(folder, source, url)
 
     def output(name: str, task: int) -> Iterator[Line]:
         where = store_layout.key(options, "runs", run, "outputs", name, str(task), "0", OUTPUT_TAR)

@@ -368,16 +368,22 @@ def _remove(folder: Path) -> None:
 
 
 def _copy(source: Path, target: Path, read_only: bool) -> None:
-    """Copy *source* to *target* for one node, because runs share *source*, and root can write in spite of modes.
+    """Copy *source*, a folder or file, to *target* for one node: runs share it, and root can write in spite of modes.
 
     The copy gets its name when it is complete, so that the next attempt never uses an incomplete one.
     """
     fresh = target.with_name(f".new-{target.name}")
-    if fresh.exists():
+    if fresh.is_dir():
         _set_modes(fresh, False)
         _remove(fresh)
     import shutil  # slow to import, and few jobs copy folders
 
+    if source.is_file():
+        fresh.unlink(missing_ok=True)
+        shutil.copy2(source, fresh)
+        _set_mode(fresh, read_only)
+        os.rename(fresh, target)
+        return
     try:
         shutil.copytree(source, fresh)
     except shutil.Error as exc:  # the exception holds a list of errors, and the first one is enough
@@ -390,6 +396,9 @@ def _set_modes(folder: Path, read_only: bool) -> None:
     for at, _, files in os.walk(folder):
         os.chmod(at, 0o555 if read_only else 0o700)
         for name in files:
-            path = os.path.join(at, name)
-            mode = os.stat(path).st_mode
-            os.chmod(path, mode & 0o555 if read_only else mode | 0o200)
+            _set_mode(Path(at, name), read_only)
+
+
+def _set_mode(file: Path, read_only: bool) -> None:
+    mode = file.stat().st_mode
+    file.chmod(mode & 0o555 if read_only else mode | 0o200)

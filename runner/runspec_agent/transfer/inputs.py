@@ -10,7 +10,7 @@ from runspec_agent.store.base import Bucket
 
 
 def get(bucket: Bucket, mount: Mapping[str, Any], path: str) -> None:
-    """Download what *mount* names to *path*: a folder that was uploaded as one tar, or all objects under a prefix."""
+    """Download what *mount* names to *path*: a folder or file that was uploaded as a tar, or objects of a prefix."""
     if mount["kind"] == "saves":
         from runspec_agent.transfer import run_output  # only few jobs need this import
 
@@ -18,7 +18,10 @@ def get(bucket: Bucket, mount: Mapping[str, Any], path: str) -> None:
     elif mount["kind"] == "tar":
         from runspec_agent.transfer import untar  # imports the modules for tar files
 
-        untar.unpack(bucket, mount["key"], path)
+        if mount.get("file"):
+            _unpack_file(bucket, mount["key"], path)
+        else:
+            untar.unpack(bucket, mount["key"], path)
     else:
         _copy(bucket, mount["key"], path)
 
@@ -53,6 +56,22 @@ def roomy(path: str, env: Mapping[str, str]) -> str:
         os.makedirs(target, exist_ok=True)
         os.symlink(target, missing)
     return path
+
+
+def _unpack_file(bucket: Bucket, key: str, path: str) -> None:
+    """Unpack the one file in the tar at *key* to *path*, where it appears when it is complete."""
+    from runspec_agent.transfer import untar  # as in `get`
+
+    folder, name = os.path.split(path)
+    os.makedirs(folder, exist_ok=True)
+    if os.path.isdir(path):
+        raise Failure("{} is a folder already: a file needs another target".format(path), USAGE)
+    fresh = os.path.join(folder, ".rs-{}.new".format(os.urandom(8).hex()))
+    try:
+        untar.unpack(bucket, key, fresh)
+        os.rename(os.path.join(fresh, name), path)
+    finally:
+        files.remove_tree(fresh)
 
 
 def _copy(bucket: Bucket, prefix: str, path: str) -> None:

@@ -74,7 +74,12 @@ class Workdir:
             shared = self.env.get("RUNSPEC_SHARED") or self.below(SHARED)
             inputs.link(os.path.join(shared, files.local(mount["path"])), path)
         else:
-            inputs.get(self.bucket, mount, inputs.roomy(path, self.env))
+            if mount.get("file"):
+                folder, name = os.path.split(path)
+                path = os.path.join(inputs.roomy(folder, self.env), name)
+            else:
+                path = inputs.roomy(path, self.env)
+            inputs.get(self.bucket, mount, path)
 
     def below(self, path: str) -> str:
         """Return where *path* is in this job: for local processes, it lies below the node's folder."""

@@ -59,6 +59,7 @@ class Uploaded(BaseModel):
     digest: str = Field(pattern=rf"\A(?:{WHOLE}|{PARTS})[0-9a-f]{{64}}\z")
     files: int = Field(ge=0)
     bytes: int = Field(ge=0)
+    is_file: bool = False
 
 
 class MountedOutput(BaseModel):
@@ -137,7 +138,7 @@ def format_state(job_text: bytes, plan: model.Plan, facts: Facts, born: float) -
         "born": born,
         "job": job_text.decode(),
         "options": _drop_user_settings(type(facts.options), facts.options.model_dump(mode="json")),
-        "sources": {name: source._asdict() for name, source in facts.sources.items()},
+        "sources": {name: source.fields for name, source in facts.sources.items()},
         "requirements": list(facts.requirements),
         "survey": facts.survey,
         **(

@@ -55,10 +55,14 @@ class FolderBundle:
     ]  # device and inode of the folder, to notice if another one replaces it
     left_out: tuple[LeftOut, ...] = ()
     fetched: tuple[str, ...] = ()  # the files that `runspec fetch` put into a named folder
+    is_file: bool = False  # whether one file of the folder is mounted
 
     @property
     def source(self) -> Source:
-        return Source(self.digest, len(self.files), sum(file.bytes for file in self.files))
+        return self._source_of(self.digest, self.files)
+
+    def _source_of(self, digest: str, files: Sequence[File]) -> Source:
+        return Source(digest, len(files), sum(file.bytes for file in files), self.is_file)
 
     def replace_file(self, path: str, size: int, sha256: str) -> Source:
         """Return `source` as if the file *path* had *size* bytes with the digest *sha256*."""
@@ -67,7 +71,7 @@ class FolderBundle:
             for file in self.files
         )
         files = tuple(changed)
-        return Source(_digest(files), len(files), sum(file.bytes for file in files))
+        return self._source_of(_digest(files), files)
 
     def open(self, file: File) -> BinaryIO:
         """Open one file. Raises Conflict if it no longer exists or its size has changed."""
@@ -108,6 +112,31 @@ def bundle(
             identity=opener.identity,
             left_out=tuple(walk.left_out),
             fetched=tuple(walk.fetched),
+        )
+
+
+def bundle_file(file: Path, name: str, progress: Progress | None = None) -> FolderBundle:
+    """Hash *file* alone, which is called *name* in the bundle.
+
+    A link is followed, and no rule leaves the file out, because the spec names it. Raises BundleError if its name looks
+    like that of a secret that `.runspecignore` beside it does not permit, or if it cannot be read.
+    """
+    real = Path(os.path.realpath(file))
+    with open_top(real.parent) as opener:
+        walk = Walk(opener, str(real.parent))
+        walk.take_named(real.name, file.name)
+        walk.complain()
+        (hashed,) = hash_file(walk, progress) or (None,)
+        walk.complain()
+        assert hashed is not None, "BUG: a file that cannot be read is a problem"
+        files = (hashed._replace(path=name),)
+        return FolderBundle(
+            folder=real.parent,
+            digest=_digest(files),
+            files=files,
+            places={name: real.name},
+            identity=opener.identity,
+            is_file=True,
         )
 
 

@@ -22,7 +22,14 @@ from typing import Self
 
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.errors import UsageError
-from runspec_jobs.load.ignore import IGNORE, IgnoreMatcher, Rule, Verdict, parse_rules
+from runspec_jobs.load.ignore import (
+    IGNORE,
+    IgnoreMatcher,
+    Rule,
+    Verdict,
+    looks_secret,
+    parse_rules,
+)
 from runspec_jobs.state.written_files import WrittenFiles
 
 MIB = 1024**2
@@ -178,6 +185,23 @@ class Walk:
                 folders += self._look(f"{path}/{name}" if path else name, status, verdict)
         self.found.sort(key=lambda entry: entry.path)
         self.left_out.sort()
+
+    def take_named(self, name: str, written: str) -> None:
+        """Take the file *name* at the top of the folder, which a spec names as *written*; no rule leaves it out."""
+        self._read_all_rules()
+        names = {name, written}
+        permitted = any(
+            rule.takes and rule.allows and rule.is_match(each, each, folder=False)
+            for rule in self.judge.rules
+            for each in names
+        )
+        if any(looks_secret(each, folder=False) for each in names) and not permitted:
+            self.add_trouble(Trouble.SECRET, written)
+            return
+        try:
+            self._take(name, os.stat(name, dir_fd=self.opener.open_folder("")))
+        except OSError as exc:
+            self.add_unreadable(name, exc)
 
     def _read_all_rules(self) -> None:
         self.judge = IgnoreMatcher((*self._read_rules(".gitignore"), *self._read_rules(IGNORE)))
@@ -380,7 +404,7 @@ def _explain_missing(folder: Path, exc: OSError) -> tuple[str, str | None]:
     name = quote_path(str(folder))
     match exc.errno:
         case errno.ENOENT:
-            return f"there is no folder {name}", None
+            return f"there is no file or folder {name}", None
         case errno.ENOTDIR:
             return f"{name} is not a folder", "mount the folder it lies in"
     return f"{name} cannot be opened: {(exc.strerror or str(exc)).lower()}", None

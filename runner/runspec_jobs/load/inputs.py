@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from runspec_jobs.load import (
     source,
     trust,
 )
-from runspec_jobs.load.bundle import FolderBundle, bundle
+from runspec_jobs.load.bundle import FolderBundle, bundle, bundle_file
 from runspec_jobs.load.folder_scan import MIB, BundleError, Opener
 from runspec_jobs.load.ignore import IGNORE
 from runspec_jobs.load.missing_settings import join_missing_settings, join_words
@@ -38,6 +38,7 @@ from runspec_jobs.load.source import (
 from runspec_jobs.provider import (
     Bundle,
     Facts,
+    Mount,
     Options,
     Progress,
     Provider,
@@ -366,7 +367,8 @@ def _open_bundles(
             continue
         problems += _note_link(i, mount.source, base)
         try:
-            bundles[mount.name] = open_bundle(mount.source, base, watch, spec.name)
+            bundles[mount.name] = open_bundle(mount, base, watch, spec.name)
+            problems += _check_file_target(i, mount, bundles[mount.name])
             problems += _note_fetched(i, bundles[mount.name].fetched)
         except BundleError as exc:
             where = ("mounts", i, "source")
@@ -400,9 +402,26 @@ def _note_link(i: int, source: str, base: Path) -> list[Problem]:
     return [Problem(("mounts", i, "source"), message, severity="note")]
 
 
-def open_bundle(source: str, base: Path, watch: Watch, spec: str = "") -> FolderBundle:
-    """Read and hash the folder at a mount's *source*, for the spec called *spec*.
+def _check_file_target(i: int, mount: Mount, bundle: FolderBundle) -> Iterator[Problem]:
+    """Yield problems of the target of a file, which is the path of the file itself."""
+    if not bundle.is_file:
+        return
+    at, name = ("mounts", i, "target"), Path(mount.source).name
+    if mount.target.count("/") == 1:
+        message = f"{mount.source} is a file, and {mount.target} is not in a folder"
+        yield Problem(at, message, f"write target: /job{mount.target}")
+    elif "." in name.strip(".") and "." not in mount.target.rpartition("/")[2]:
+        message = f"{mount.source} is a file, and {mount.target} will be its path in the job"
+        hint = f"if that is to be its folder, write target: {mount.target}/{name}"
+        yield Problem(at, message, hint, severity="note")
 
-    Raises BundleError if it is not a folder, or contains files that must not be uploaded.
+
+def open_bundle(mount: Mount, base: Path, watch: Watch, spec: str = "") -> FolderBundle:
+    """Read and hash the folder or file at the source of *mount*, for the spec called *spec*.
+
+    Raises BundleError if it is neither, or contains files that must not be uploaded.
     """
-    return bundle(base / Path(source).expanduser(), spec=spec, progress=watch(f"read {source}"))
+    path, progress = base / Path(mount.source).expanduser(), watch(f"read {mount.source}")
+    if path.is_file():
+        return bundle_file(path, mount.target.rpartition("/")[2], progress)
+    return bundle(path, spec=spec, progress=progress)

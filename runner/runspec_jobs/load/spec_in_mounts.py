@@ -56,6 +56,8 @@ def _find_mounts(inputs: PlanInputs) -> list[tuple[str, FolderBundle, str]]:
     for name, bundle in inputs.bundles.items():
         top = bundle.folder.resolve()
         inner_path = str(real.relative_to(top)) if real.is_relative_to(top) else ""
+        if bundle.is_file:
+            inner_path = next((to for to, at in bundle.places.items() if at == inner_path), "")
         if any(file.path == inner_path for file in bundle.files):
             mounted.append((name, bundle, inner_path))
     return mounted

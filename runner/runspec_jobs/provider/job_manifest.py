@@ -229,12 +229,14 @@ def _is_of_all(output: SavedOutput) -> bool:
 def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:
     fields: dict[str, Any] = {"name": mount.name, "target": mount.target}
     if mount.scheme == "file":
-        return {**fields, "kind": "tar", "key": blob_key(facts.sources[mount.name])}
+        source = facts.sources[mount.name]
+        file = {"file": True} if source.is_file else {}
+        return {**fields, "kind": "tar", "key": blob_key(source), **file}
     if mount.scheme == "store":
         return {**fields, "kind": "prefix", "key": f"store/{mount.place.strip('/')}/"}
     if mount.scheme == "run":
-        output, source = facts.outputs[mount.name], facts.sources.get(mount.name)
-        if source is None:
+        output, copied = facts.outputs[mount.name], facts.sources.get(mount.name)
+        if copied is None:
             return {**fields, "kind": "saves", **saves(output)}
-        return {**fields, "kind": "saves", **saves(output, copied=True), "from": blob_key(source)}
+        return {**fields, "kind": "saves", **saves(output, copied=True), "from": blob_key(copied)}
     return {**fields, "kind": "folder", "path": mount.place}

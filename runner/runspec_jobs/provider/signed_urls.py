@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from runspec_jobs.diagnostics.problem import Problem
+from runspec_jobs.provider.job_manifest import digest_line
 from runspec_jobs.provider.payload import strip_usage
+from runspec_jobs.provider.types import Source
 from runspec_jobs.spec.model import Launch, Mount, Spec
 from runspec_jobs.spec.placeholders import Axis, list_axes, tasks, variable
 
@@ -57,6 +59,20 @@ def signed_job_lines(
         yield from map(end, range(len(tasks(spec))))
         yield f"sample={_escape_line(USAGE_SH)}"
         yield from map(usage, range(len(tasks(spec))))
+
+
+def list_upload_lines(mount: Mount, source: Source, url: Mapping[str, Any]) -> Iterator[Line]:
+    """Yield the lines to download *source*, a folder or file of this machine, by the signed *url* of its tar.
+
+    The tar of a file is unpacked into the folder of its target. Where other files are in that folder, signed.sh does
+    not compare the file with its digest.
+    """
+    if source.is_file:
+        yield f"at={mount.target.rpartition('/')[0]}"
+    yield digest_line(source)
+    yield ["get=", url]
+    if source.is_file:
+        yield f"at={mount.target}"
 
 
 def proves_end(spec: Spec) -> bool:

@@ -71,6 +71,8 @@ WHOLE, PARTS = "sha256:", "sha256-parts:"
 class Source(NamedTuple):
     """A folder of this machine that a spec mounts, with the digest, number and size of its files.
 
+    If the spec mounts one file (*is_file*), it is a folder with that file alone, under the last name of its target.
+
     A digest begins with `PARTS` if the folder has files of several parts, whose digests are those of lists of their
     parts, and with `WHOLE` if every digest of a file is the SHA-256 of its content. docs/inside.md defines both.
     """
@@ -78,6 +80,7 @@ class Source(NamedTuple):
     digest: str
     files: int
     bytes: int
+    is_file: bool = False
 
     @property
     def name(self) -> str:
@@ -96,6 +99,15 @@ class Source(NamedTuple):
         ('1 file', '2,000 files')
         """
         return "1 file" if self.files == 1 else f"{self.files:,} files"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields for a record, in which `is_file` is there only if it is true, as older versions know none.
+
+        >>> Source("sha256:ab12", 1, 27).fields
+        {'digest': 'sha256:ab12', 'files': 1, 'bytes': 27}
+        """
+        return {name: value for name, value in self._asdict().items() if value is not False}
 
 
 NOT_YET = Source(

@@ -312,14 +312,14 @@ class Mount(Model):
     source: Annotated[
         Word, WithJsonSchema({"type": "string", "pattern": SOURCE, "minLength": 1})
     ] = Field(
-        description="Where the data is: a folder, relative to the spec (`./mnist`), a place in the "
+        description="Where the data is: a folder or a file, relative to the spec (`./mnist`), a place in the "
         "profile's object store (`store://datasets/mnist`) or in a shared file system "
         "(`shared://workspace`), or an output of another job (`run://prepare/data`; of one task of a "
         "sweep, `run://search/model?task=3`, `?best` or, for each task that of its own number, `?task=same`)."
     )
     target: Folder = Field(
-        description="Absolute path of the mount in the job. Without a container it may be below a folder "
-        "of the job instead: `${mounts.NAME}` is right everywhere."
+        description="Absolute path of the mount in the job; of a file, the path of the file itself. Without a "
+        "container it may be below a folder of the job instead: `${mounts.NAME}` is right everywhere."
     )
     mode: Literal["ro", "rw"] | None = Field(
         default=None,

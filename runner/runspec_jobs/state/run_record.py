@@ -331,7 +331,7 @@ def write_facts(
         "base": str(base),
         "profile": profile and str(profile),
         "options": _write_options(facts.options),
-        "sources": {name: source._asdict() for name, source in facts.sources.items()},
+        "sources": {name: source.fields for name, source in facts.sources.items()},
         "requirements": list(facts.requirements),
         "survey": facts.survey,
         **({"machines": machines} if machines is not None else {}),

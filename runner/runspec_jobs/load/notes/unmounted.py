@@ -62,7 +62,8 @@ def _note(spec: Spec, base: Path, where: Path_, name: str) -> Problem:
     for mount in spec.mounts:
         source = (base / mount.place).resolve()
         if mount.scheme == "file" and here.is_relative_to(source):
-            write = f"write ${{mounts.{mount.name}}}/{here.relative_to(source).as_posix()}"
+            inner = "" if here == source else f"/{here.relative_to(source).as_posix()}"
+            write = f"write ${{mounts.{mount.name}}}{inner}"
             message = f"the job does not start in the mount '{mount.name}', which has {name}"
             break
     else:

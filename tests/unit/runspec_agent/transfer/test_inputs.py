@@ -115,6 +115,36 @@ def test_files_come_with_their_modes_and_times(bucket: Bucket, tmp_path: Path) -
     assert (old / "a").stat().st_mtime == 315532800
 
 
+def test_a_file_comes_alone(bucket: Bucket, tmp_path: Path) -> None:
+    """Beside other files, in the place of that of an earlier attempt, and not over a folder of the image."""
+    key, _ = uploaded(bucket, tmp_path / "code", {"b.sh": b"new"})
+    mount = {"kind": "tar", "key": key, "file": True}
+    job = tmp_path / "job"
+    (job / "folder" / "b.sh").mkdir(parents=True)
+    (job / "a").write_bytes(b"a")
+    (job / "b.sh").write_bytes(b"old")
+
+    inputs.get(bucket, mount, str(job / "b.sh"))
+    with pytest.raises(Failure, match="is a folder already"):
+        inputs.get(bucket, mount, str(job / "folder" / "b.sh"))
+
+    assert tree(job) == {"a": b"a", "b.sh": b"new"}
+    assert os.access(job / "b.sh", os.X_OK)
+    assert sorted(os.listdir(job)) == ["a", "b.sh", "folder"]
+
+
+def test_a_file_that_is_not_the_one_that_was_uploaded_never_appears(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    key, content = uploaded(bucket, tmp_path / "code", {"a": b"right"})
+    bucket.put(key, content.replace(b"right", b"wrong"))
+
+    with pytest.raises(Failure, match="differs from the folder that was uploaded"):
+        inputs.get(bucket, {"kind": "tar", "key": key, "file": True}, str(tmp_path / "job" / "a"))
+
+    assert os.listdir(tmp_path / "job") == []
+
+
 def test_a_larger_file_is_compared_by_its_parts(bucket: Bucket, tmp_path: Path) -> None:
     """Two whole parts, two and a byte; the byte that differs is in the second part."""
     files = {"a": os.urandom(2 * PART_BYTES), "b": os.urandom(2 * PART_BYTES + 1), "c": b"c"}

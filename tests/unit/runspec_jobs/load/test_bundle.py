@@ -18,7 +18,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from runspec_jobs.errors import Conflict
 from runspec_jobs.load import bundle as subject, file_digest, folder_scan
-from runspec_jobs.load.bundle import FolderBundle, bundle
+from runspec_jobs.load.bundle import FolderBundle, bundle, bundle_file
 from runspec_jobs.load.file_digest import PART_BYTES
 from runspec_jobs.load.folder_scan import BundleError
 from runspec_jobs.load.ignore import IgnoreMatcher, Verdict, looks_secret, parse_rules
@@ -97,7 +97,7 @@ def test_the_folder_may_be_named_by_a_link(folder: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "name, what", [("nowhere", "there is no folder"), ("file", "is not a folder")]
+    "name, what", [("nowhere", "there is no file or folder"), ("file", "is not a folder")]
 )
 def test_what_is_no_folder_is_told(name: str, what: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
@@ -800,3 +800,30 @@ def test_ten_thousand_files_take_seconds_at_most(tmp_path: Path) -> None:
 
     assert len(found.files) == 10_001
     assert time.process_time() - start < 20
+
+
+def test_a_file_alone_is_a_folder_with_that_file(tmp_path: Path) -> None:
+    """It has the name that the job gives it, and is taken although git ignores it, because the spec names it."""
+    folder = made(tmp_path / "f", {"main.py": "x", "other": "y", ".gitignore": "main.py\n"})
+    alone = made(tmp_path / "alone", {"train.py": "x"})
+    (tmp_path / "link").symlink_to(folder / "main.py")
+
+    found = bundle_file(tmp_path / "link", "train.py")
+
+    assert found.source == Source(bundle(alone).digest, 1, 1, is_file=True)
+    with found.open(found.files[0]) as opened:
+        assert opened.read() == b"x"
+
+
+@pytest.mark.parametrize("named", [".env", "link", ".ssh/config"])
+def test_a_file_alone_that_looks_like_a_secret_is_refused(named: str, tmp_path: Path) -> None:
+    """By its name, that of the file it leads to, or that of its folder; a line in .runspecignore permits it."""
+    made(tmp_path, {".env": "x", ".ssh/config": "x", ".gitignore": ".env\n"})
+    (tmp_path / "link").symlink_to(".env")
+
+    with pytest.raises(BundleError, match="these look like secrets"):
+        bundle_file(tmp_path / named, "a")
+
+    (tmp_path / ".runspecignore").write_text("!.env\n")
+    if named != ".ssh/config":
+        assert bundle_file(tmp_path / named, "a").source.is_file
