@@ -77,7 +77,8 @@ def _fill(
     if requirements:
         # No --compile-bytecode: for Chainer it takes 7 s of CPU time, and a first start without it only 2 s more.
         into = ("--python", str(target / "bin" / "python"))
-        uv.run("pip", "install", *into, "-r", str(wanted), "--build-constraints", str(limits))
+        built_with = ("--build-constraints", str(limits)) if build_constraints else ()
+        uv.run("pip", "install", *into, "-r", str(wanted), *built_with)
 
 
 @contextlib.contextmanager

@@ -113,6 +113,10 @@ def fill_in() -> None:
     Path("runspec-profile.yaml").write_text(own_profile().read_text())
 
 
+def write_program() -> None:
+    Path("train.py").write_text("print('trained')\n")
+
+
 WORLDS: Mapping[str, World] = {
     "README.md: .venv/bin/runspec status mnist-chainer": World(
         lambda: applied(write("mnist-chainer"))
@@ -120,7 +124,7 @@ WORLDS: Mapping[str, World] = {
     "README.md: .venv/bin/runspec rehearse specs/mnist-chainer.yaml --provider a": World(
         lambda: write("mnist-chainer", path="specs/mnist-chainer.yaml"), "region"
     ),
-    "README.md: runspec init": World(),
+    "README.md: runspec init train.py": World(write_program),
     "docs/adopt.md: runspec list --remote": World(
         of_another_machine, "region", words=lambda: {"mnist-7k2m9p": Path("name").read_text()}
     ),
@@ -133,6 +137,7 @@ WORLDS: Mapping[str, World] = {
         fixture="account", before={"runspec trust": fill_in}
     ),
     "docs/exit-codes.md: runspec explain 75": World(),
+    "docs/init.md: runspec init train.py": World(write_program),
     "docs/json.md: runspec status mnist --json | jq -r .state": World(
         lambda: applied(write("mnist"))
     ),

@@ -50,7 +50,7 @@ SHELL = [block for page in PAGES for block in blocks(page) if block.language == 
 RUN = {
     "README.md: .venv/bin/runspec status mnist-chainer",
     "README.md: .venv/bin/runspec rehearse specs/mnist-chainer.yaml --provider a",
-    "README.md: runspec init",
+    "README.md: runspec init train.py",
     "docs/adopt.md: runspec list --remote",
     "docs/aws-batch.md: pip install 'runspec-jobs[aws]'",
     "docs/azure-batch.md: pip install 'runspec-jobs[azure]'",
@@ -58,6 +58,7 @@ RUN = {
     "docs/chains.md: runspec validate mnist.yaml",
     "docs/elastic-costs.md: runspec simulate job.yaml --prices docs/traces/dynam",
     "docs/exit-codes.md: runspec explain 75",
+    "docs/init.md: runspec init train.py",
     "docs/json.md: runspec status mnist --json | jq -r .state",
     "docs/logs.md: runspec logs job",
     "docs/machines.md: runspec status mnist",

@@ -75,7 +75,8 @@ def _pip(
     _write(built_with, record["build_constraints"])
     uv = shutil.which("uv", path=env.get("PATH"))
     if uv is not None:
-        what = ["--requirement", wanted, "--build-constraint", built_with]
+        limits = ["--build-constraint", built_with] if record["build_constraints"] else []
+        what = ["--requirement", wanted, *limits]
         steps = [
             [uv, "venv", "--quiet", "--system-site-packages", "--python", sys.executable, made],
             [uv, "pip", "install", "--quiet", "--python", made + "/bin/python", *what],

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
+import shutil
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,6 +16,13 @@ from runspec_jobs import manual
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.diagnostics.render import locate_problems
 from runspec_jobs.errors import Conflict, FileFailed, Lacking, RunspecError, Unavailable, UsageError
+from runspec_jobs.first import packages, text
+from runspec_jobs.first.program import (
+    Program as Program,
+    get_top_folder as get_top_folder,
+    is_program as is_program,
+    read_program as read_program,
+)
 from runspec_jobs.load import inputs, registry, source, trust
 from runspec_jobs.load.registry import translate_import_errors as translate_import_errors
 from runspec_jobs.load.source import InvalidSpec, SourceFile
@@ -33,25 +42,6 @@ from runspec_jobs.state import atomic_io
 HERE = "local"  # the provider that needs no account
 USUAL = ("job", "runspec")  # names of files that say nothing about a job
 LONGEST_NAME = 40
-FIRST = """\
-# yaml-language-server: $schema={schema}
-apiVersion: runspec/v1
-name: {name}
-provider: {provider}               # the one field to change to run it elsewhere
-
-cluster:
-  nodes: 1                    # cpus, memory, gpus and disk are for each node
-  cpus: 1
-
-outputs:
-  - {{name: results, path: /job/results, sync: 30s}}    # saved, also if the job fails
-
-env: {{GREETING: hello}}
-
-run: |
-  echo "$GREETING from $RUNSPEC_RUN"
-  date > "${{outputs.results}}/when.txt"
-"""
 
 
 class FirstFiles(NamedTuple):
@@ -91,8 +81,10 @@ class About(NamedTuple):
     checked: bool = True
 
 
-def write_first(path: Path, provider: str) -> FirstFiles:
+def write_first(path: Path, provider: str, program: Program | None = None) -> FirstFiles:
     """Write a first spec, its JSON Schema beside it and, if the provider needs one, a profile, which is trusted.
+
+    The spec runs *program*, or greets if there is none.
 
     A spec that exists is kept if the profile has no settings of the provider; otherwise, Conflict is raised. Raises
     Unavailable if there is no such provider, and UsageError if a file cannot be written.
@@ -106,7 +98,7 @@ def write_first(path: Path, provider: str) -> FirstFiles:
         path.exists() and first is not None and not (there and _has_settings(there.path, provider))
     )
     if not kept:
-        _write_spec(path, schema.name, provider)
+        _write_spec(path, _make_text(path, provider, f".runspec/{schema.name}", program), program)
     # Always anew: an upgrade brings new fields, and an editor should know them.
     _write_schema(schema)
     made, missing, existing = None, None, None
@@ -117,15 +109,36 @@ def write_first(path: Path, provider: str) -> FirstFiles:
     return FirstFiles(path, schema, made, existing, missing, first is not None, kept)
 
 
-def _write_spec(path: Path, schema: str, provider: str) -> None:
+def _make_text(path: Path, provider: str, schema: str, program: Program | None) -> str:
+    name = propose_name(path)
+    if program is None:
+        return text.write_text(name, provider, schema)
+    beside = (program.folder / program.path).parent
+    folder = beside if (beside / packages.REQUIREMENTS).is_file() else program.folder
+    needed = packages.find_requirements(folder, program.imports)
+    if needed.source == packages.REQUIREMENTS:
+        needed = needed._replace(words=_point_at(folder / packages.REQUIREMENTS, path.parent))
+    has_gpu = provider != HERE or shutil.which("nvidia-smi") is not None
+    source = _point_at(program.folder, path.parent)
+    source = source if source.startswith(".") else f"./{source}"
+    return text.write_program_text(name, provider, schema, program, needed, source, has_gpu=has_gpu)
+
+
+def _point_at(target: Path, start: Path) -> str:
+    """Return how a spec in the folder *start* names *target*."""
+    return Path(os.path.relpath(target, start)).as_posix()
+
+
+def _write_spec(path: Path, content: str, program: Program | None) -> None:
     """Write a first spec. Raises Conflict if it exists."""
-    text = FIRST.format(name=propose_name(path), provider=provider, schema=f".runspec/{schema}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+            file.write(content)
     except FileExistsError as exc:
-        raise Conflict(f"{path} already exists", "name another file: runspec init FILE") from exc
+        of_program = f"{shlex.quote(program.path)} --to " if program else ""
+        again = f"name another file: runspec init {of_program}FILE"
+        raise Conflict(f"{path} already exists", again) from exc
     except OSError as exc:
         raise UsageError(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
 

@@ -102,10 +102,15 @@ def at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
+def ask(question: str) -> str:
+    """Ask *question* at the terminal, and return the answer."""
+    print(f"{question} ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip()
+
+
 def agreed(question: str) -> bool:
     """Ask *question* at the terminal, and return whether the answer is yes; anything else is no."""
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return ask(f"{question} [y/N]").lower() in ("y", "yes")
 
 
 def tell_lines(text: str) -> None:

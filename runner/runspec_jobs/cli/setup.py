@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 import textwrap
+from pathlib import Path
 
 from runspec_jobs.api import machine
 from runspec_jobs.cli import diagnostics, output
@@ -13,12 +14,18 @@ from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.diagnostics.render import Format, escape_control
 from runspec_jobs.errors import OK, Unavailable, UsageError
 from runspec_jobs.options.setup_verbs import DoctorOptions, ExplainOptions, ProvidersOptions
+from runspec_jobs.options.shared import JOB_YAML
 from runspec_jobs.options.spec_verbs import InitOptions, SchemaOptions
 
 
 def init(options: InitOptions) -> int:
-    path, provider = options.file, options.provider
-    made = machine.write_first(path, provider)
+    path, provider, program = options.file, options.provider, None
+    if machine.is_program(path):
+        program = _read_program(path, ask=not options.as_json)
+        path = options.to or JOB_YAML
+    elif options.to is not None:
+        raise UsageError("--to is for a program", f"runspec init {options.to}")
+    made = machine.write_first(path, provider, program)
     if options.as_json:
         profile = made.profile and str(made.profile)
         written = {"file": str(path), "schema": str(made.schema), "profile": profile}
@@ -38,6 +45,20 @@ def init(options: InitOptions) -> int:
         output.out(made.missing)
     output.tell(f"next: runspec {'plan' if made.needs_profile else 'apply'} {path}")
     return OK
+
+
+def _read_program(path: Path, *, ask: bool) -> machine.Program:
+    """Return what a program asks for; a person is asked for the folder of its results if the text does not say it."""
+    program = machine.read_program(path)
+    known = program.output_option or program.output_folder
+    if known or not ask or not output.at_terminal() or program.launch != "none":
+        return program
+    question = f"folder that {path} writes its results to (empty: the current folder):"
+    answer = output.ask(question)
+    folder = machine.get_top_folder(answer)
+    if answer and not folder:
+        raise UsageError(f"'{answer}' is not a folder below the current one", "such as results")
+    return program._replace(output_folder=folder)
 
 
 def schema(options: SchemaOptions) -> int:

@@ -28,12 +28,21 @@ class InitOptions(Options):
 
     Examples:
       runspec init
+      runspec init train.py
       runspec init --provider aws-batch train.yaml
 
-    More: docs/profile.md
+    More: docs/init.md
     """
 
-    file: Path = argument_or(JOB_YAML, "FILE", "the file to write (default: job.yaml)", read=Path)
+    file: Path = argument_or(
+        JOB_YAML,
+        "FILE",
+        "the file to write (default: job.yaml), or a program to write job.yaml for: train.py, train.sh",
+        read=Path,
+    )
+    to: Path | None = option(
+        "--to", "FILE", "the file to write for a program (default: job.yaml)", read=Path
+    )
     provider: str = option(
         "--provider",
         "NAME",

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from runspec_agent.base.light_typing import NamedTuple
-from runspec_jobs.cli.commands.verbs import ALIASES, VERBS, options_of
+from runspec_jobs.cli.commands.verbs import ALIASES, FOREIGN, VERBS, options_of
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.errors import UsageError
 from runspec_jobs.options.declare import Option, Options, flag
@@ -43,6 +43,8 @@ def find_verb(word: str) -> str:
     if name in VERBS:
         return name
     hint = did_you_mean(word, [*VERBS, *ALIASES]) or f"choose one of {', '.join(VERBS)}"
+    if word in FOREIGN:
+        hint = f"write: {PROGRAM} {FOREIGN[word]}"
     raise UsageError(f"runspec has no command '{word}'", hint)
 
 

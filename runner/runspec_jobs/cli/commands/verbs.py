@@ -137,6 +137,22 @@ VERBS: Mapping[str, Verb] = {
     "version": Verb(SET_UP, "setup_verbs", "commands.help", "print the version"),
 }
 ALIASES: Mapping[str, str] = {"ls": "list", "rm": "destroy"}
+# Verbs of other tools, and what to type here. None leads to a verb that deletes.
+FOREIGN: Mapping[str, str] = {
+    **dict.fromkeys(("run", "submit", "start", "launch", "up", "create", "sbatch"), "apply"),
+    **dict.fromkeys(("ps", "jobs", "queue", "squeue", "history", "runs"), "list"),
+    **dict.fromkeys(("kill", "stop", "abort", "scancel", "terminate", "down", "delete"), "cancel"),
+    **dict.fromkeys(("ssh", "exec", "attach", "connect"), "shell"),
+    **dict.fromkeys(("log", "tail", "watch", "follow"), "logs --follow"),
+    **dict.fromkeys(("download", "get", "pull", "cp"), "fetch"),
+    **dict.fromkeys(("describe", "info", "show", "top", "inspect"), "status"),
+    **dict.fromkeys(("lint", "check"), "validate"),
+    **dict.fromkeys(("dry-run", "dryrun", "diff", "preview"), "plan"),
+    **dict.fromkeys(("new", "generate", "scaffold"), "init"),
+    **dict.fromkeys(("retry", "restart", "resume", "rerun"), "apply --resume"),
+    **dict.fromkeys(("forward", "port-forward"), "tunnel"),
+    **dict.fromkeys(("estimate", "price"), "plan"),
+}
 
 
 def options_of(verb: str) -> type[Options]:

@@ -16,7 +16,7 @@ import pytest
 from runspec_jobs.cli import rehearse
 from runspec_jobs.cli.app import run
 from runspec_jobs.cli.commands import command_line
-from runspec_jobs.cli.commands.verbs import VERBS, options_of
+from runspec_jobs.cli.commands.verbs import ALIASES, FOREIGN, VERBS, options_of
 from runspec_jobs.options.declare import Option
 from runspec_jobs.options.shared import count, duration, integer
 from runspec_jobs.state import run_record
@@ -164,10 +164,21 @@ REFUSED = [
     ("doctor --only x", "--only and --yes can only be used with --probe", ""),
     ("lst", "runspec has no command 'lst'", "did you mean 'list'?"),
     ("zzzzzz", "runspec has no command 'zzzzzz'", "choose one of init, validate"),
+    ("run job.yaml", "runspec has no command 'run'", "write: runspec apply"),
+    ("ps", "runspec has no command 'ps'", "write: runspec list"),
+    ("delete x", "runspec has no command 'delete'", "write: runspec cancel"),
+    ("ssh x", "runspec has no command 'ssh'", "write: runspec shell"),
     ("help vlidate", "runspec has no command 'vlidate'", "did you mean 'validate'?"),
     ("--jsn list", "no such option: --jsn", "see runspec --help"),
     ("--json list", "no such option: --json", "see runspec --help"),
 ]
+
+
+def test_no_word_of_another_tool_leads_to_a_verb_that_deletes() -> None:
+    leads = {FOREIGN[word].split()[0] for word in FOREIGN}
+
+    assert leads <= VERBS.keys() - {"destroy", "gc"}
+    assert FOREIGN.keys().isdisjoint({*VERBS, *ALIASES})
 
 
 @pytest.mark.parametrize(("line", "what", "hint"), REFUSED)
