@@ -16,7 +16,7 @@ from runspec_jobs import manual
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.diagnostics.render import locate_problems
 from runspec_jobs.errors import Conflict, FileFailed, Lacking, RunspecError, Unavailable, UsageError
-from runspec_jobs.first import packages, text
+from runspec_jobs.first import dependencies, text
 from runspec_jobs.first.program import (
     Program as Program,
     get_top_folder as get_top_folder,
@@ -114,10 +114,10 @@ def _make_text(path: Path, provider: str, schema: str, program: Program | None) 
     if program is None:
         return text.write_text(name, provider, schema)
     beside = (program.folder / program.path).parent
-    folder = beside if (beside / packages.REQUIREMENTS).is_file() else program.folder
-    needed = packages.find_requirements(folder, program.imports)
-    if needed.source == packages.REQUIREMENTS:
-        needed = needed._replace(words=_point_at(folder / packages.REQUIREMENTS, path.parent))
+    folder = beside if (beside / dependencies.REQUIREMENTS).is_file() else program.folder
+    needed = dependencies.find_requirements(folder, program.imports)
+    if needed.source == dependencies.REQUIREMENTS:
+        needed = needed._replace(words=_point_at(folder / dependencies.REQUIREMENTS, path.parent))
     has_gpu = provider != HERE or shutil.which("nvidia-smi") is not None
     source = _point_at(program.folder, path.parent)
     source = source if source.startswith(".") else f"./{source}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from runspec_jobs.first.packages import Requirements
+from runspec_jobs.first.dependencies import Requirements
 from runspec_jobs.first.program import Program
 from runspec_jobs.provider.yaml_writer import write_yaml
 
