@@ -53,3 +53,43 @@ def test_an_imported_definition_runs_on_the_service_as_it_did(
         need["type"]: need["value"] for need in made["containerProperties"]["resourceRequirements"]
     }
     assert needs == {"VCPU": "1", "MEMORY": "64"}
+
+
+SKY = """\
+name: ranks
+num_nodes: 2
+workdir: .
+envs: {GREETING: two words}
+secrets: {WORD: }
+file_mounts: {~/extra: ./extra}
+setup: |
+  echo made > made-$SKYPILOT_SETUP_NODE_RANK
+run: |
+  false
+  cat ~/extra/file made-$SKYPILOT_NODE_RANK
+  ips=$(echo "$SKYPILOT_NODE_IPS" | wc -l)
+  echo "$GREETING: $SKYPILOT_NODE_RANK of $SKYPILOT_NUM_NODES and $ips, ${#WORD}" | tee -a code.txt
+"""
+
+
+def test_an_imported_task_of_skypilot_runs_on_its_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """Setup has run first, in the folder of the task, which scripts write to while the user's own stays as it is."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WORD", "seven77")
+    (tmp_path / "extra").mkdir()
+    (tmp_path / "extra/file").write_text("extra\n")
+    (tmp_path / "code.txt").write_text("code\n")
+    (tmp_path / "task.txt").write_text(SKY)
+    assert run(["import", "task.txt", "--to", "."]) == 0
+    assert run(["trust"]) == 0
+    capsys.readouterr()
+
+    assert run(["apply", "job.yaml"]) == 0
+
+    printed = capsys.readouterr().out
+    for rank in range(2):
+        assert f"two words: {rank} of 2 and 2, 7" in printed
+    assert printed.count("extra") == printed.count("made") == 2
+    assert (tmp_path / "code.txt").read_text() == "code\n"

@@ -34,6 +34,7 @@ PACKAGES = {
 }
 PROVIDERS = {f.relative_to(ROOT).parts[1] for f in ROOT.glob("providers/**/provider.py")}
 DATA = {"runspec_ec2"}  # what several providers share
+IMPORTERS = {"runspec_imports"}  # of formats that belong to no provider
 
 
 def kept() -> list[str]:
@@ -116,7 +117,7 @@ def test_every_provider_stands_in_the_import_contracts(contract: str) -> None:
 
 
 def test_every_provider_may_go_through_the_one_door() -> None:
-    rooms = PROVIDERS | DATA
+    rooms = PROVIDERS | DATA | IMPORTERS
     wanted = {
         f"{name} -> runspec_jobs.provider{groups}"
         for p in rooms
