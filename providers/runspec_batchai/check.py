@@ -86,6 +86,10 @@ def _cluster(decision: Decision, spec: Spec) -> Iterator[Problem]:
             "jobs of Batch AI have no agent, so no node tests its connections before the smoke test"
         )
         yield Problem(("smoke",), what, at="key", severity="note")
+    if spec.setup is not None:
+        what = "jobs of Batch AI have no agent, which would run it in each attempt"
+        hint = "set providers: {azure-batch-ai: {preparation: LINE}}, which runs once on each node"
+        yield Problem(("setup",), what, hint, at="key")
     if cluster.placement:
         what = "ignored: the nodes of a cluster are one scale set, and Batch AI has no other option"
         yield Problem(("cluster", "placement"), what, severity="note")

@@ -400,6 +400,8 @@ set +f
 _rs_pid= _rs_again=1
 trap '_rs_stop; _rs_again=1' TERM
 trap '[ "$_rs_told" ] || _rs_late=1; _rs_stop; _rs_again=1' USR1
+# A setup that fails writes its exit code to a file: see runspec_agent/base/setup_step.py.
+[ "${4-}" != runspec-setup ] || export RUNSPEC_SETUP="$_rs_dir/setup"
 RUNSPEC_SCRIPTS=$_rs_dir /bin/sh -c "$0" inside "$@" &
 _rs_pid=$!
 if [ "$_rs_limit" ]; then
@@ -427,6 +429,7 @@ trap '' TERM USR1
 LC_ALL=C
 set -f
 _rs_end=$_rs_code _rs_cause=program
+[ ! -s "$_rs_dir/setup" ] || _rs_cause=setup
 [ -z "$_rs_clock" ] || kill "$_rs_clock" 2>/dev/null
 [ -z "$_rs_side" ] || kill "$_rs_side" 2>/dev/null
 [ ! -s "$_rs_dir/usage" ] || _rs_once "$_rs_use" "$_rs_dir/usage" "$_rs_dir/said"
@@ -445,5 +448,5 @@ _rs_walk _rs_after
 if [ "$_rs_note" ]; then
   _rs_write "$RUNSPEC_ATTEMPT $_rs_end $_rs_cause" || [ "$_rs_end" -ne 0 ] || _rs_end=1
 fi
-[ "$_rs_cause$_rs_end" != "program$_rs_hide" ] || _rs_end=1
+case $_rs_cause$_rs_end in "program$_rs_hide" | "setup$_rs_hide") _rs_end=1 ;; esac
 exit "$_rs_end"

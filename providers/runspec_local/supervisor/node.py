@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from runspec_agent.base import setup_step
 from runspec_agent.base.light_typing import Any, NamedTuple
 from runspec_local import errors
 from runspec_local.naming import UNMOUNTABLE
@@ -63,7 +64,7 @@ class Node(NamedTuple):
 
     @property
     def begun(self) -> Path:
-        """The file that the shell of the node's container empties when it runs."""
+        """The file that the shell of the node's container empties when it runs; a setup that fails writes to it."""
         name = f"{self.attempt}-{self.rank}"
         return Path(self.job["folder"], "tasks", str(self.task), "begun", name)
 
@@ -114,8 +115,9 @@ class Node(NamedTuple):
             lines = [f"{host(n)} slots={self.job['slots']}\n" for n in range(self.job["nodes"])]
             path.write_text("".join(lines))
             path.chmod(0o644)
-        if self.contained:
+        if self.contained or self._has_setup:
             self.begun.parent.mkdir(parents=True, exist_ok=True)
+        if self.contained:
             self.begun.write_text("the shell of the image has not run\n")
             self.begun.chmod(0o666)  # whichever user the image has
         for output in self.job["outputs"]:
@@ -252,6 +254,9 @@ class Node(NamedTuple):
         }
         if not self.contained:
             words_by_name["RUNSPEC_SCRIPTS"] = str(self.folder)  # where a script with #! is written
+        if self._has_setup:
+            begun = f"{AGENT_FOLDER}/begun" if self.contained else str(self.begun)
+            words_by_name[setup_step.ENDED] = begun
         if "global_batch" in job:
             words_by_name["RUNSPEC_GLOBAL_BATCH"] = str(job["global_batch"])
         if "elastic" in job:
@@ -265,6 +270,10 @@ class Node(NamedTuple):
         for name, value in job["tasks"][self.task].items():
             words_by_name[variable("SWEEP", name)] = value
         return words_by_name
+
+    @property
+    def _has_setup(self) -> bool:
+        return bool(setup_step.split(self.job["argv"])[0])
 
     def _agent_path(self, name: str) -> Path:
         return Path(AGENT_FOLDER if self.contained else self.job["folder"], name)

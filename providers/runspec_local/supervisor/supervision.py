@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from runspec_agent.base import setup_step
 from runspec_agent.base.end_causes import AWAY, MPI_HINT
 from runspec_agent.base.failure import STOPPED
 from runspec_agent.base.light_typing import Any
@@ -283,7 +284,8 @@ class Supervisor:
             attempt.codes[rank] = TOO_LONG
         unable = self._why_unable(task, rank)
         code = attempt.codes[rank]
-        told = unable or (f"exited with code {code}{ending.meaning(code)}" if code else "")
+        told = unable or self._why_unprepared(task, rank)
+        told = told or (f"exited with code {code}{ending.meaning(code)}" if code else "")
         if code and not attempt.reason and (full := full_disk(Path(self.job["folder"]))):
             told += f"; {full}"
         told = "" if attempt.late else told
@@ -308,7 +310,7 @@ class Supervisor:
         if not node.contained or attempt.reason or rank not in attempt.nodes:
             return ""
         try:
-            if not node.begun.stat().st_size:
+            if not node.begun.stat().st_size or self._why_unprepared(task, rank):
                 return ""
         except OSError:
             return ""
@@ -320,6 +322,12 @@ class Supervisor:
             said = log.read(ending.REASON_BYTES).decode(errors="replace")
         image, engine = self.job["container"]["image"], self.job["engine"]
         return f"{engine} could not start the image {image}: {ending.engine_reason(said)}"
+
+    def _why_unprepared(self, task: int, rank: int) -> str:
+        """Return that the setup of a node failed, or an empty string."""
+        number = self.running[task].tries.get(rank, self.tried[task])
+        failed = setup_step.failed(str(Node(self.job, task, rank, number).begun))
+        return "" if failed is None else setup_step.FAILED.format(failed)
 
     def _has_left(self, task: int, rank: int, code: int) -> bool:
         """Return whether a node of an elastic job has ended because it was released, and not with the job."""
@@ -356,7 +364,8 @@ class Supervisor:
         if elastic.lost(code) and lost < self.job["spot_attempts"]:
             self._start_again(task, rank)
         elif len(attempt.left) < left and not elastic.over(self.job, task):
-            self._end(attempt, f"fewer than {left} nodes are left, and they have no attempts left")
+            why = self._why_unprepared(task, rank) or "they have no attempts left"
+            self._end(attempt, f"fewer than {left} nodes are left, and {why}")
 
     def _start_again(self, task: int, rank: int) -> None:
         """Start another attempt of a node of an elastic job."""

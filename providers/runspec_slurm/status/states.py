@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from runspec_agent.base.end_causes import PEER, TIMEOUT
+from runspec_agent.base.end_causes import PEER, SETUP, TIMEOUT
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import Attempt, NodeStatus, State, Status
 from runspec_jobs.provider.node_ends import AWAY, RELEASED, overdue
@@ -243,7 +243,7 @@ def _took_s(task: Task) -> float:
 
 def _with_why(words: str, note: Note) -> str:
     why = str(note.get("why") or "")
-    if note.get("cause") == TIMEOUT:
+    if note.get("cause") in (SETUP, TIMEOUT):
         return why
     return f"{words}: {why}" if why and why not in words else words
 

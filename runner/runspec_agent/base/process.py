@@ -278,8 +278,11 @@ def run(
     signals: Signals,
     grace_s: float,
     each: Optional[Callable[[], Optional[Failure]]] = None,
+    keep_rest: bool = False,
 ) -> int:
     """Wait until *child* ends, and return the exit code for this node; no process of it is left then.
+
+    With *keep_rest*, a child that succeeds may leave some, which a later program needs.
 
     The code is the child's own, 128 + n after signal n, and 143 after a SIGTERM to the agent, even if the child ends
     differently (torchrun exits with 1, which a scheduler would take for a failure). *each* is called several times a
@@ -303,7 +306,8 @@ def run(
                 pace.start()
                 child.give_up(grace_s)
         child.tick()
-    kill_rest()
+    if not (keep_rest and child.code == 0):
+        kill_rest()
     if asked:
         return STOPPED
     if failure is not None:

@@ -9,16 +9,16 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from runspec_agent.base import files, limits
+from runspec_agent.base import files, limits, process, setup_step
 from runspec_agent.base.job_env import LOST, STOPPED, Failure, read
-from runspec_agent.base.process import STOPS, Pace, Signals
+from runspec_agent.base.process import STOPS, Child, Pace, Signals
 from runspec_agent.base.task_identity import seat, variable
 from runspec_agent.elastic.change_cost import Account
 from runspec_agent.elastic.checkpoint import CheckpointManifest, FencedSaver
 from runspec_agent.elastic.frameworks import import_before_joining, learn
 from runspec_agent.elastic.member import Member, timing
 from runspec_agent.elastic.peers import Peers
-from runspec_agent.elastic.policy import DONE, Bounds, Node, State, is_timeout
+from runspec_agent.elastic.policy import DONE, TOO_LONG, Bounds, Node, State, is_timeout
 from runspec_agent.elastic.progress import ProgressGuard
 from runspec_agent.elastic.protocol import STATE, View
 from runspec_agent.elastic.runtime import Program, Torchrun, Turn, torchrun_words
@@ -89,7 +89,13 @@ class Elastic:
         if over is not None:
             return over
         self._prepare()
-        self.engine = self._engine()
+        words = self.words or [files.local(word) for word in self.record.get("argv") or ()]
+        start = ["/bin/sh", self.agent.workdir.unpack_script(words)]
+        setup, argv = setup_step.split(words)
+        code = self._set_up([*start, *setup]) if setup else 0
+        if code:
+            return code
+        self.engine = self._engine(start, argv)
         self.member = self._member()
         self.own.start()
         try:
@@ -149,10 +155,29 @@ class Elastic:
             RUNSPEC_DISCOVERY=script,
         )
 
-    def _engine(self) -> Program:
-        grace_s, slots = self._grace_s(), self.record["slots"]
-        argv = self.words or [files.local(word) for word in self.record.get("argv") or ()]
-        start, cwd = ["/bin/sh", self.agent.workdir.unpack_script()], self.agent.workdir.cwd
+    def _set_up(self, argv: List[str]) -> int:
+        """Run the setup before this node joins; return its exit code, or STOPPED if the node has to leave meanwhile."""
+        child = Child(argv, dict(self._localized(), RUNSPEC_LAUNCH="none"), self.agent.workdir.cwd)
+        try:
+            code = process.run(child, self.signals, self._grace_s(), self._departs, keep_rest=True)
+        except Failure as failure:
+            self.agent.tell(str(failure))
+            code = failure.code
+        if code == 0:
+            self.env.pop(setup_step.ENDED, None)
+        self.timed_out = self.agent.late() is not None and code == TOO_LONG
+        self.leaving = code == STOPPED and (self.signals.stopping or bool(self.agent.notice()))
+        return code
+
+    def _departs(self) -> Optional[Failure]:
+        """Return why this node has to end, although it has not joined."""
+        notice, late = self.agent.notice(), self.agent.late()
+        if notice is not None:
+            return Failure("this node leaves: {}".format(notice), STOPPED)
+        return None if late is None else Failure(late, TOO_LONG)
+
+    def _engine(self, start: List[str], argv: List[str]) -> Program:
+        grace_s, slots, cwd = self._grace_s(), self.record["slots"], self.agent.workdir.cwd
         warm = None
         if self.record["launch"] != "mpi" and is_python(argv, self.env.get("PATH")):
             warm = Warm(os.path.join(self.folder, "warm"), start, argv, cwd)

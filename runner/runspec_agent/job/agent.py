@@ -9,7 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from runspec_agent.base import end_causes, files, process, record_formats
+from runspec_agent.base import end_causes, files, process, record_formats, setup_step
 from runspec_agent.base.failure import UNSAVED_CODE
 from runspec_agent.base.job_env import LOST, STOPPED, USAGE, Failure, read
 from runspec_agent.base.process import Child, Signals
@@ -201,7 +201,10 @@ class Agent:
         own = code if self.failed_with is None or code == 0 else self.failed_with
         if self.cause == end_causes.RELEASED or (self.cause == end_causes.PEER and own):
             own = STOPPED  # of a program that was told to end; the exit code tells the service what to do
-        end = End(own, self.cause, why or (str(leaving) if leaving else WHY.get(self.unsaved)))
+        why = why or (str(leaving) if leaving else WHY.get(self.unsaved))
+        if self.cause == end_causes.SETUP:
+            why = setup_step.FAILED.format(own)
+        end = End(own, self.cause, why)
         try:
             if self.ends is not None:
                 self.ends.note(code, end.why, own=own, cause=self.cause)
@@ -269,7 +272,8 @@ class Agent:
         if node.leaving and code == STOPPED:
             self.cause = end_causes.RECLAIMED if self.departure.notice() else end_causes.STOPPED
             return code
-        self.cause = end_causes.TIMEOUT if node.timed_out else end_causes.PROGRAM
+        own = end_causes.PROGRAM if self._set_up() is None else end_causes.SETUP
+        self.cause = end_causes.TIMEOUT if node.timed_out else own
         self.failed_with = code
         return Failures(self.bucket, self.at, self.record).shown(code)
 
@@ -335,11 +339,11 @@ class Agent:
         try:
             saver, mirror = self._prepared(signals)
             grace_s = read(self.env).grace_s
-            script = self.workdir.unpack_script()
+            argv = words or [files.local(word) for word in self.record.get("argv") or ()]
+            script = self.workdir.unpack_script(argv)
         except OSError as error:
             raise Failure("the job cannot be prepared: {}".format(error), USAGE) from error
         env = {name: files.local(value) for name, value in self.env.items()}
-        argv = words or [files.local(word) for word in self.record.get("argv") or ()]
         child = Child(["/bin/sh", script, *argv], env, self.workdir.cwd)
         saver.start()
         if mirror is not None:
@@ -412,10 +416,14 @@ class Agent:
             if leaving.cause == end_causes.TIMEOUT:  # also if a signal came after the timeout
                 code = leaving.code
         elif self.own:
-            self.cause = end_causes.PROGRAM
+            self.cause = end_causes.PROGRAM if self._set_up() is None else end_causes.SETUP
         else:
             self.cause = end_causes.STOPPED if signals.stopping else end_causes.PEER
         return 0 if self.cause == end_causes.PEER and leaving and child.code == 0 else code
+
+    def _set_up(self) -> Optional[int]:
+        """Return the exit code of the setup if it failed on this node, so that the program did not run."""
+        return setup_step.failed(self.env.get(setup_step.ENDED))
 
     def _prepared(self, signals: Signals) -> Tuple[Saver, Optional[Mirror]]:
         self.workdir.mounted(self.place.task)

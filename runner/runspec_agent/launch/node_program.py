@@ -1,8 +1,9 @@
 """`launch -- WORD...`: start the program on this node as the environment describes, and return one exit code."""
 
+import os
 from typing import Callable, Dict, List
 
-from runspec_agent.base import process
+from runspec_agent.base import limits, process, setup_step
 from runspec_agent.base.job_env import Failure, current
 from runspec_agent.base.process import Child, Signals
 from runspec_agent.launch import launcher_end, mpi, ranks, torchrun
@@ -21,13 +22,22 @@ def main(argv: List[str]) -> int:
     if not argv:
         raise Failure("launch: no command")
     job_env, end_path = current(), launcher_end.take()
+    setup, argv = setup_step.split(argv)
+    if setup:  # it may take other nodes longer
+        longest_s = max(job_env.meet_timeout_s, limits.STORE_MEET_S)
+        job_env = job_env._replace(meet_timeout_s=longest_s)
     process.adopt_orphans()
     with Signals() as signals:
         if job_env.launch == "none":
-            return process.run(Child(argv), signals, job_env.grace_s)
+            return process.run(Child([*setup, *argv]), signals, job_env.grace_s)
         participant = Participant(job_env, signals)
         try:
-            code = LAUNCH[job_env.launch](participant, argv)
+            code = 0
+            if setup:
+                code = process.run(Child(setup), signals, job_env.grace_s, keep_rest=True)
+                os.environ.pop(setup_step.ENDED, None)
+            if code == 0:
+                code = LAUNCH[job_env.launch](participant, argv)
         except Failure as failure:
             launcher_end.tell(end_path, participant, failure.code, failure)
             participant.end(failure.code)

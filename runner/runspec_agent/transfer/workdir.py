@@ -3,10 +3,10 @@
 import contextlib
 import errno
 import os
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Mapping, Optional, Sequence
 
 import runspec_agent
-from runspec_agent.base import files, requirements
+from runspec_agent.base import files, requirements, setup_step
 from runspec_agent.base.job_env import TEAM_WORDS, USAGE, Failure
 from runspec_agent.base.task_identity import TaskIdentity, variable
 from runspec_agent.store.base import Bucket
@@ -120,13 +120,15 @@ class Workdir:
         if self.resume is not None and not saver.outputs[-1].manifest.saves:
             self.resume.begin(name, path, identity.task, identity.rank)
 
-    def unpack_script(self) -> str:
-        """Unpack inside.sh from the zipapp, and return its path."""
+    def unpack_script(self, argv: Sequence[str]) -> str:
+        """Unpack inside.sh, which starts *argv*, from the zipapp, and return its path."""
         for name in OURS:
             self.env.pop(name, None)
         path = os.path.join(self.folder, SCRIPT)
         files.write(path, _read_script(self.env["RUNSPEC_INSIDE"]))
         self.env["RUNSPEC_SCRIPTS"] = self.folder  # where a script with #! is written
+        if setup_step.split(argv)[0]:  # on the user's own machine, the supervisor has set it
+            self.env.setdefault(setup_step.ENDED, os.path.join(self.folder, "setup"))
         return path
 
 

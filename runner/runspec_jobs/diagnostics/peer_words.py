@@ -39,7 +39,7 @@ WORDS: Mapping[str, str] = {
     **dict.fromkeys(("partition", "queue", "qos", "account", "region", "zone", "cloud"), SETTING),
     "resources": "write cluster: {nodes: 1, cpus: 4, memory: 16GiB, gpus: 1}",
     "limits": "write cluster: {cpus: 4, memory: 16GiB, gpus: 1}",
-    "setup": "write it at the beginning of run, or packages as container: {requirements: requirements.txt}",
+    **dict.fromkeys(("preexec", "preparation", "setupcommands"), "write setup: |, and the script below it"),
     "shmsize": "write container: {shm: 8GiB}",
     "schedule": "remove it: cron can run runspec apply",
 }  # fmt: skip

@@ -33,7 +33,7 @@ def find_problems(spec: Spec) -> Iterator[Problem]:
     https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html#tag_19_26
     """
     here = spec.provider == "local" and spec.container.image is None
-    for key, text in (("run", spec.run), ("smoke", spec.smoke)):
+    for key, text in (("run", spec.run), ("setup", spec.setup), ("smoke", spec.smoke)):
         if not isinstance(text, str):
             continue
         reads = interpreter(text)

@@ -23,8 +23,9 @@ models in the code: change the descriptions there, and not this page.
 The first table has the top-level fields of a spec. A type that is a link has a table of its own below. A scalar is a
 string, a number or a boolean.
 
-In `command`, `run` and `smoke`, `${mounts.NAME}`, `${outputs.NAME}` and `${sweep.NAME}` are replaced by the path of a
-mount, the path of an output and the value of a parameter. `$${mounts.NAME}` gives the text `${mounts.NAME}` itself.
+In `command`, `run`, `setup` and `smoke`, `${mounts.NAME}`, `${outputs.NAME}` and `${sweep.NAME}` are replaced by the
+path of a mount, the path of an output and the value of a parameter. `$${mounts.NAME}` gives the text `${mounts.NAME}`
+itself.
 
 The settings of providers have a column `set by`. A spec and a profile may set a field that is marked `anyone`. Only a
 profile may set a field that is marked `user`: see [profiles](profile.md).

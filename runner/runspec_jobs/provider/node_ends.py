@@ -18,11 +18,13 @@ from runspec_agent.base.end_causes import (
     PEER,
     RECLAIMED,
     RELEASED as RELEASED,
+    SETUP,
     STOPPED,
     TIMEOUT,
     UNSAVED,
 )
 from runspec_agent.base.light_typing import NamedTuple
+from runspec_agent.base.setup_step import FAILED
 from runspec_jobs.regex import regex
 
 SIGNED = "signed"  # the name of the record of a job with signed URLs, which has the code and the cause as content
@@ -60,6 +62,7 @@ class NodeEnd(NamedTuple):
             PEER: OF_PEER,
             UNSAVED: "the program succeeded, but not all of its outputs were saved: see the log",
             FULL: "the program succeeded, but its outputs were not saved, since the store is full",
+            SETUP: FAILED.format(self.code),
             KILLED: f"exited with code {self.code}: the agent was killed by signal {self.code - 128}",
         }
         exited = f"exited with code {self.code}" if self.code else ""

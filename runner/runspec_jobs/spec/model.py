@@ -445,6 +445,10 @@ class Retry(Model):
         return {RULES: [rule.recorded for rule in self.on]} if self.on else {}
 
 
+Program = Annotated[
+    Annotated[Word, Tag("script")] | Annotated[tuple[Free, ...], Field(min_length=1), Tag("list")],
+    Discriminator(lambda value: "list" if isinstance(value, list | tuple) else "script"),
+]
 UNBUFFERED = "PYTHONUNBUFFERED"
 
 
@@ -513,14 +517,13 @@ class Spec(Model):
         description="A script, instead of `command`: for /bin/sh, or for the interpreter that its first "
         "line names, as in `#!/bin/bash`.",
     )
-    smoke: (
-        Annotated[
-            Annotated[Word, Tag("script")]
-            | Annotated[tuple[Free, ...], Field(min_length=1), Tag("list")],
-            Discriminator(lambda value: "list" if isinstance(value, list | tuple) else "script"),
-        ]
-        | None
-    ) = Field(
+    setup: Program | None = Field(
+        default=None,
+        description="What runs once on every node in each attempt, before `command` or its launcher: a script as in "
+        "`run`, or a program and its arguments. It has the environment, the folder, the mounts and the outputs of the "
+        "job, and its time counts in `timeout`. The job starts if it ends with exit code 0.",
+    )
+    smoke: Program | None = Field(
         default=None,
         description="A test that `apply --smoke` runs on every node before the job: a program and its "
         "arguments, or a script as in `run`. The job starts if the test ends with exit "

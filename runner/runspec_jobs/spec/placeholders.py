@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from runspec_agent.base import setup_step
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.regex import regex
 from runspec_jobs.spec.interpreter import interpreter
@@ -112,16 +113,24 @@ def shell_script(text: str) -> str:
 def argv(spec: Spec) -> tuple[str, ...]:
     """Return the arguments of inside.sh: the command as written, or a call of /bin/sh with the script.
 
-    A script whose first line is `#!` and an interpreter is read by that one. Only a shell knows references to
-    variables: in other scripts, inside.sh replaces the placeholders, as in words of a command.
+    A setup comes before them, in the form that `runspec_agent.base.setup_step` reads. A script whose first line is `#!`
+    and an interpreter is read by that one. Only a shell knows references to variables: in other scripts, inside.sh
+    replaces the placeholders, as in words of a command.
     """
-    if spec.command is not None:
-        return spec.command
-    assert spec.run is not None, "BUG: rules let a spec through that has nothing to run"
-    if (reads := interpreter(spec.run)) is not None:
-        text = spec.run.lstrip("\n")
+    program = spec.run if spec.command is None else spec.command
+    assert program is not None, "BUG: rules let a spec through that has nothing to run"
+    if spec.setup is None:
+        return _program_words(program)
+    return setup_step.wrap(_program_words(spec.setup), _program_words(program))
+
+
+def _program_words(program: str | tuple[str, ...]) -> tuple[str, ...]:
+    if not isinstance(program, str):
+        return program
+    if (reads := interpreter(program)) is not None:
+        text = program.lstrip("\n")
         return reads.argv(shell_script(text) if reads.is_shell else text)
-    return ("/bin/sh", "-e", "-c", shell_script(spec.run))
+    return ("/bin/sh", "-e", "-c", shell_script(program))
 
 
 class Axis(NamedTuple):

@@ -53,7 +53,10 @@ def _check_program(spec: Spec) -> Iterator[Problem]:
         )
     if spec.command is None and spec.run is None:
         yield Problem((), NOTHING_TO_RUN, "add command: [program, argument] or run: |")
-    for key, words in (("command", spec.command or ()), ("smoke", _list_smoke_words(spec.smoke))):
+    for key, words in (
+        ("command", spec.command or ()),
+        *((key, _list_words(program)) for key, program in _list_steps(spec)),
+    ):
         if words and not words[0]:
             yield Problem((key, 0), "the name of the program is empty")
     for where, text in _list_texts(spec):
@@ -148,13 +151,19 @@ def _list_texts(spec: Spec) -> Iterable[tuple[Path, str]]:
     yield from (((("command", i), word)) for i, word in enumerate(spec.command or ()))
     if spec.run is not None:
         yield ("run",), spec.run
-    if isinstance(spec.smoke, str):
-        yield ("smoke",), spec.smoke
-    yield from (((("smoke", i), word)) for i, word in enumerate(_list_smoke_words(spec.smoke)))
+    for key, program in _list_steps(spec):
+        if isinstance(program, str):
+            yield (key,), program
+        yield from ((((key, i), word)) for i, word in enumerate(_list_words(program)))
 
 
-def _list_smoke_words(smoke: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    return smoke if isinstance(smoke, tuple) else ()
+def _list_steps(spec: Spec) -> Iterable[tuple[str, str | tuple[str, ...] | None]]:
+    """Return what runs before the job, by the names of their fields."""
+    return ("setup", spec.setup), ("smoke", spec.smoke)
+
+
+def _list_words(program: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return program if isinstance(program, tuple) else ()
 
 
 def _check_placeholders(spec: Spec) -> Iterator[Problem]:
@@ -171,13 +180,13 @@ def _check_placeholders(spec: Spec) -> Iterator[Problem]:
         yield from _check_unknown_placeholders(where, text, known)
     for name, text in spec.env.items():
         if list(find_placeholders(text)):
-            message = "${...} is filled in only in command, run and smoke"
+            message = "${...} is filled in only in command, run, setup and smoke"
             hint = "the same value is in the job's RUNSPEC_* variables"
             yield Problem(("env", name), message, hint)
         yield from _check_unknown_placeholders(("env", name), text, known)
     for i, mount in enumerate(spec.mounts):
         if list(find_placeholders(mount.source)) or list(find_unknown_placeholders(mount.source)):
-            message = "${...} is filled in only in command, run and smoke"
+            message = "${...} is filled in only in command, run, setup and smoke"
             yield Problem(("mounts", i, "source"), message, "write the path itself")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from runspec_agent.base import setup_step
 from runspec_emulators.aws.region import Objects
 from runspec_jobs.load.bundle import bundle
 from runspec_jobs.load.file_digest import PART_BYTES
@@ -663,6 +664,17 @@ def test_the_end_record_has_the_exit_code_of_the_program(
 
     assert (done.returncode, bucket.content("end")) == (exits, f"2 {code} program\n".encode())
     assert bucket.content("other") is None
+
+
+@every_shell
+def test_a_setup_that_fails_is_told_apart(shell: str, bucket: Bucket, tmp_path: Path) -> None:
+    url = bucket.listed([*bucket.claim(), f"end=0 {bucket.put('end')}", "hidden=143"])
+    words = setup_step.wrap(["sh", "-c", "exit 143"], ["echo", "program"])
+
+    done = Image(tmp_path, shell, "curl").run(url, words)
+
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert bucket.content("end") == b"1 143 setup\n"
 
 
 @every_shell

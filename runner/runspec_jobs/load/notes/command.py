@@ -60,12 +60,13 @@ def list_scripts(spec: Spec) -> Iterator[tuple[Path, str]]:
     """Yield the scripts of *spec* with their paths."""
     if spec.run is not None:
         yield ("run",), spec.run
-    if isinstance(spec.smoke, str):
-        yield ("smoke",), spec.smoke
+    for key, text in (("setup", spec.setup), ("smoke", spec.smoke)):
+        if isinstance(text, str):
+            yield (key,), text
 
 
 def _note(where: Path, message: str, hint: str) -> Problem:
-    is_script = where in (("run",), ("smoke",))
+    is_script = where in (("run",), ("setup",), ("smoke",))
     return Problem(where, message, hint, at="key" if is_script else "value", severity="note")
 
 

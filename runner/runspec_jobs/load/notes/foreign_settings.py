@@ -47,9 +47,9 @@ def _load_other(spec: Spec, name: str) -> SupportsForeignSettings | None:
 
 def _read_variables(spec: Spec) -> set[str]:
     """Return the words in the names of all variables that *spec* mentions, in lower case."""
-    smoke = spec.smoke or ()
     texts = [spec.run or "", *(spec.command or ()), *spec.env.values()]
-    texts += [smoke] if isinstance(smoke, str) else smoke
+    for program in (spec.setup or (), spec.smoke or ()):
+        texts += [program] if isinstance(program, str) else program
     variables: list[str] = VARIABLE.findall("\n".join(texts))
     return {word.lower() for variable in variables for word in variable.split("_")}
 

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runspec_agent.base import end_causes
+from runspec_agent.base import end_causes, setup_step
 from runspec_agent.base.job_env import LOST, STOPPED, Failure
 from runspec_agent.base.task_identity import TaskIdentity, place, rename, values, variable
 from runspec_agent.job.agent import Agent
@@ -615,6 +615,19 @@ def test_a_failed_attempt_that_another_follows_has_an_end_record(
     assert service.runs("true", record=record, BATCH_TRY="2")[0] == 0
 
     assert recorded(bucket) == ["0/1/0-3-program", "0/2/0-0-program"]
+
+
+def test_a_setup_that_fails_is_a_failure_of_its_own(service: Service, bucket: Bucket) -> None:
+    """It counts as others do, and another attempt runs it again."""
+    record = {**ENDS, "attempts": 2}
+    words = setup_step.wrap(
+        sh('[ "$RUNSPEC_ATTEMPT" = 2 ] || exit 3'), sh('echo "up $RUNSPEC_SETUP"')
+    )
+
+    assert service.runs(*words, record=record)[0] == AGAIN
+    assert service.runs(*words, record=record, BATCH_TRY="2")[:2] == (0, "up \n")
+
+    assert recorded(bucket) == ["0/1/0-3-setup", "0/2/0-0-program"]
 
 
 def test_a_signal_a_refusal_and_a_lost_save_are_causes_of_their_own(

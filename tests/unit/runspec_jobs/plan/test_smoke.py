@@ -31,6 +31,7 @@ max_parallel: 1
 retry: {attempts: 4, spot_attempts: 7}
 timeout: 10m
 command: [train, "${sweep.lr}"]
+setup: [warm, "${sweep.lr}"]
 smoke: [train, --lr, "${sweep.lr}", "${mounts.code}", "${outputs.model}"]
 """
 
@@ -51,7 +52,16 @@ def test_it_runs_on_the_same_in_the_same_and_is_one_task() -> None:
 
     assert (found.name, found.command) == ("job-smoke", spec.smoke)
     assert found.env == {**spec.env, "RUNSPEC_SMOKE": "1"}
-    for same in ("provider", "cluster", "container", "mounts", "outputs", "launch", "secrets"):
+    for same in (
+        "provider",
+        "cluster",
+        "container",
+        "mounts",
+        "outputs",
+        "launch",
+        "secrets",
+        "setup",
+    ):
         assert getattr(found, same) == getattr(spec, same)
     assert (found.sweep, found.max_parallel, found.smoke) == ({"lr": ("1",)}, None, None)
     assert (found.retry.attempts, found.retry.spot_attempts, found.timeout) == (1, 7, 600)

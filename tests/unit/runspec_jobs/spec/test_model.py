@@ -183,6 +183,7 @@ def test_a_value_of_env_stays_as_it_was_written() -> None:
         ),
         ("run: echo ${a.b}", "run", "placeholders are ${mounts.NAME}"),
         ("command: [x]\nsmoke: [echo, '${a.b}']", "smoke[1]", "placeholders are"),
+        ("command: [x]\nsetup: [echo, '${a.b}']", "setup[1]", "placeholders are"),
         ("command: [x]\nenv: {A: '${mount.code}'}", "env.A", "$${mount.code}"),
         (
             "command: [x]\nmounts: [{name: m, source: './${a.b}', target: /m}]",

@@ -1,0 +1,89 @@
+"""The setup runs before the program in every shell, and its failure is told apart."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from runspec_agent.base import setup_step
+from runspec_jobs.spec import placeholders
+from runspec_jobs.spec.model import Spec
+from tests.support.agent.shells import SHELLS, environment
+
+every_shell = pytest.mark.parametrize("shell", SHELLS)
+WORDS = ["a  b", "", "*", "it's", "-x"]
+SHOW = 'for a in "$@"; do printf "<%s>" "$a"; done; echo'
+
+
+def words(**fields: object) -> list[str]:
+    head = {"apiVersion": "runspec/v1", "name": "a", "provider": "local"}
+    return list(placeholders.argv(Spec.model_validate({**head, **fields})))
+
+
+def run(shell: str, argv: Sequence[str], **env: str) -> subprocess.CompletedProcess[bytes]:
+    """Give how *argv* end, with *shell* as its first program."""
+    program = shutil.which(SHELLS[shell][0])
+    assert program is not None, f"{shell} is needed: install it"
+    line = [program, *SHELLS[shell][1:], *argv[1:]]
+    return subprocess.run(line, env=environment(env), capture_output=True, timeout=60)
+
+
+@every_shell
+@pytest.mark.process
+def test_both_get_their_words_and_the_program_its_variables(shell: str, tmp_path: Path) -> None:
+    setup = ["sh", "-c", SHOW, "setup", *WORDS]
+    argv = words(setup=setup, command=["sh", "-c", f'{SHOW}; echo "$_rs_n$n"', "sh", "1", *WORDS])
+
+    done = run(shell, argv, n="5", RUNSPEC_SETUP=str(tmp_path / "failed"))
+
+    expected = "<a  b><><*><it's><-x>"
+    assert done.stdout.decode().splitlines() == [expected, f"<1>{expected}", "5"]
+    assert done.returncode == 0
+    assert b"runspec: setup ended" in done.stderr
+    assert setup_step.failed(str(tmp_path / "failed")) is None
+
+
+@every_shell
+@pytest.mark.process
+def test_a_setup_that_fails_starts_no_program_and_leaves_its_code(
+    shell: str, tmp_path: Path
+) -> None:
+    argv = words(setup="#!/bin/sh\nfalse\nexit 3\n", command=["echo", "hi"])
+    path = str(tmp_path / "failed")
+
+    done = run(shell, argv, RUNSPEC_SETUP=path)
+
+    assert (done.returncode, done.stdout) == (1, b"")  # since a shell gets -e
+    assert b"runspec: setup failed with exit code 1" in done.stderr
+    assert setup_step.failed(path) == 1
+
+
+@pytest.mark.process
+def test_a_setup_hears_that_it_has_to_end(tmp_path: Path) -> None:
+    """As process 1 of a container, which ignores the signals that it does not handle."""
+    script = (
+        f"trap 'echo saved >{tmp_path}/saved; exit 9' TERM; echo up; while :; do sleep 0.05; done"
+    )
+    argv = setup_step.wrap(["sh", "-c", script], ["echo", "program"])
+    env = {"RUNSPEC_SETUP": str(tmp_path / "failed"), "PATH": "/usr/bin:/bin"}
+    child = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None and child.stdout.readline() == "up\n"
+
+    child.send_signal(signal.SIGTERM)
+
+    assert (child.communicate(timeout=30)[0], child.returncode) == ("", 143)
+    assert (tmp_path / "saved").read_text() == "saved\n"
+    assert setup_step.failed(env["RUNSPEC_SETUP"]) is None
+
+
+@pytest.mark.process
+def test_a_program_that_is_not_there_is_told_by_its_own_name() -> None:
+    done = run("dash", words(setup=["true"], command=["no-such-program"]))
+
+    assert done.returncode == 127
+    assert b"runspec: 'no-such-program': command not found" in done.stderr
