@@ -84,7 +84,7 @@ def _cluster(spec: Spec, shape: JobShape) -> Iterator[Problem]:
 def _words(spec: Spec) -> Iterator[Problem]:
     """Yield problems for words that Batch would replace: it substitutes parameters for Ref::NAME."""
     where = "run" if spec.command is None else "command"
-    for i, word in enumerate(argv(spec)):
+    for i, word in enumerate(spec.command or argv(spec)):
         if "Ref::" in word:
             path = (where, i) if where == "command" else (where,)
             hint = "build the text in the program, or pass it in env"
@@ -285,6 +285,8 @@ def _fargate(spec: Spec, decision: Decision, options: AwsOptions) -> Iterator[Pr
         yield Problem(
             ("provider",), "Fargate does not support ulimits", "remove ulimits from the profile"
         )
+    if spec.ulimits.given:
+        yield Problem(("ulimits",), "Fargate does not support ulimits", hint, at="key")
     if spec.container.shm:
         yield Problem(("container", "shm"), "Fargate cannot change the size of /dev/shm", hint)
     if decision.placement:

@@ -198,7 +198,7 @@ def _fargate(decision: Decision, options: AwsOptions) -> dict[str, Any]:
 
 def _linux(spec: Spec, decision: Decision, options: AwsOptions) -> dict[str, Any]:
     linux: dict[str, Any] = {}
-    ulimits: dict[str, int] = dict(options.ulimits)
+    ulimits: dict[str, int] = {**options.ulimits, **spec.ulimits.given}
     fields: dict[str, Any] = {}
     shm_mib = -(-spec.container.shm // MIB) if spec.container.shm else 0
     if not shm_mib and decision.node.gpus:

@@ -206,6 +206,10 @@ def _program(decision: Decision, spec: Spec) -> Iterator[Problem]:
     if spec.launch is Launch.MPI and name == "custom":
         what = "the toolkit custom starts one process, on the first node"
         yield Problem(("launch",), what, "remove toolkit from the settings, or remove launch")
+    if spec.ulimits.given:
+        what = "Batch AI sets no limits of processes"
+        hint = "remove it, or call ulimit in run, which can set less than the machine allows"
+        yield Problem(("ulimits",), what, hint, at="key")
     for key, value in options.toolkit_settings.items():
         if key not in toolkits.fields(name):
             known = toolkits.fields(name)

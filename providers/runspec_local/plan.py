@@ -245,4 +245,5 @@ def _limits(spec: Spec) -> dict[str, Any]:
         "cpus": spec.cluster.cpus,
         "memory_bytes": spec.cluster.memory,
         "shm_bytes": spec.container.shm,
+        **({"ulimits": spec.ulimits.given} if spec.ulimits.given else {}),
     }

@@ -112,6 +112,7 @@ def _podman(
     elif decision.gpus:
         # Data loaders share batches in /dev/shm, for which the default of 64 MiB is too little.
         argv.append("--ipc=host")
+    argv += [f"--ulimit={name}={value}:{value}" for name, value in decision.ulimits.items()]
     if decision.gpus:
         argv.append("--device=nvidia.com/gpu=all")  # CUDA_VISIBLE_DEVICES selects those of the job
     if decision.has_adapters:

@@ -101,6 +101,7 @@ class Decision:
     image: str
     login: Mapping[str, Any] | None  # at the image's registry, as part of a request
     shm_bytes: int | None
+    ulimits: Mapping[str, int]  # by name, in bytes or open files
     shared: tuple[str, ...]  # the shared folders that the job mounts
     environment: str | None  # the folder of the packages of the job; None without requirements
     mpi: str | None  # the plugin with which srun starts the ranks; None if mpirun starts them
@@ -159,6 +160,7 @@ def decide(spec: Spec, facts: Facts) -> Decision:
         image=image,
         login=_find_login(image, options) if engine != "none" else None,
         shm_bytes=spec.container.shm,
+        ulimits=spec.ulimits.given,
         shared=_find_shared(spec, options),
         environment=environment(spec, facts) if facts.requirements else None,
         mpi=_choose_mpi(spec, facts, engine, cluster.get("mpi")),

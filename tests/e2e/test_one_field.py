@@ -212,6 +212,23 @@ def test_a_process_of_torchrun_sees_the_same_wherever_it_runs(
     assert otherwise(found) == {}
 
 
+def test_the_limits_of_a_process_are_the_same_wherever_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the spec, below what this machine allows. Batch AI refuses them."""
+    need("azurite", *PROGRAMS)
+    script = 'printf "[%s, %s]" "$(ulimit -n)" "$(ulimit -s)" > "${outputs.found}/0.json"'
+    more = {
+        "cluster": {"nodes": 1},
+        "ulimits": {"nofile": 1234, "stack": "4MiB"},
+        "command": ["sh", "-c", script],
+    }
+    clouds = [name for name in CLOUDS if name != "azure-batch-ai"]
+    found = {name: seen(name, tmp_path, monkeypatch, **more) for name in ("local", *clouds)}
+
+    assert found == {name: {"0.json": [1234, 4096]} for name in ("local", *clouds)}
+
+
 def test_a_rank_of_srun_sees_the_same_wherever_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from runspec_azure.batch.options import BatchOptions
@@ -39,6 +40,7 @@ class Decision:
     machines: tuple[ChosenMachine, ...]  # the best one first; none for the pool of the profile
     image: str | None
     shm_bytes: int | None
+    ulimits: Mapping[str, int]  # by name, in bytes or open files
     shared: tuple[str, ...]  # the names of the shared file systems
     attempts: int  # the most of a task, besides those that end because the node was preempted
     limit_s: int | None  # of an attempt
@@ -81,6 +83,7 @@ def decide(spec: Spec, facts: Facts) -> Decision:
         machines=_machines(machine_request, facts),
         image=_image(spec),
         shm_bytes=spec.container.shm,
+        ulimits=spec.ulimits.given,
         shared=tuple(
             sorted({m.place.partition("/")[0] for m in spec.mounts if m.scheme == "shared"})
         ),

@@ -258,6 +258,7 @@ def _container(decision: Decision) -> dict[str, Any]:
         words.append(f"--shm-size={decision.shm_bytes}b")
     elif decision.request.gpus:
         words.append("--ipc=host")  # data loaders share batches in /dev/shm: 64 MiB is too small
+    words += [f"--ulimit={name}={value}:{value}" for name, value in decision.ulimits.items()]
     if decision.connected:
         words.append("--network=host")  # nodes connect by the addresses of the machines
     container: dict[str, Any] = {

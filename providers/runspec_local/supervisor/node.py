@@ -344,6 +344,8 @@ class Node(NamedTuple):
             sizes.append(("--memory", str(limits["memory_bytes"])))
         if limits["shm_bytes"]:
             sizes.append(("--shm-size", str(limits["shm_bytes"])))
+        for name, value in limits.get("ulimits", {}).items():
+            sizes.append(("--ulimit", f"{name}={value}:{value}"))
         if self.devices:
             sizes += gpus.options(self.devices, self.job["engine"], gpus.cdi_names())
         return sizes

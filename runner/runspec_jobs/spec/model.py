@@ -23,11 +23,13 @@ from pydantic import (
 
 from runspec_agent.base.retry_rules import RULES
 from runspec_jobs.diagnostics.problem import did_you_mean
-from runspec_jobs.document.nodes import Text, resolve_kind
+from runspec_jobs.document.nodes import Text, resolve, resolve_kind
 from runspec_jobs.spec.metric import Metric, Sizes
 from runspec_jobs.spec.needs import WRITE_SOURCE, Needs, RunOutput, run_output
 from runspec_jobs.spec.sweep import Sweep
 from runspec_jobs.spec.types import (
+    BYTES,
+    KIB,
     Bytes,
     ExitCodes,
     Folder,
@@ -45,6 +47,8 @@ from runspec_jobs.spec.types import (
     Word,
     compiled,
     make_error,
+    make_serializer,
+    parse_size,
     parse_whole,
 )
 
@@ -305,6 +309,50 @@ class Container(Model):
     )
 
 
+UNLIMITED = -1
+LIMIT_SCHEMA = {
+    "oneOf": [
+        {"type": "integer", "enum": [UNLIMITED]},
+        {"type": "string", "pattern": rf"^unlimited$|{BYTES}"},
+    ]
+}
+
+
+def _read_limit(value: Any) -> Any:
+    if isinstance(value, Text):
+        is_none = resolve_kind(value) == "int" and resolve(value) == UNLIMITED
+        return UNLIMITED if is_none or value == "unlimited" else parse_size(value)
+    return value
+
+
+Limit = Annotated[
+    int,
+    BeforeValidator(_read_limit),
+    make_serializer(lambda size: "unlimited" if size == UNLIMITED else f"{size // KIB}KiB"),
+    WithJsonSchema(LIMIT_SCHEMA),
+]
+
+
+class Ulimits(Model):
+    """Limits of each process of the job, by the names that container engines have for them."""
+
+    memlock: Limit | None = Field(
+        default=None,
+        description="Memory that a process may lock, such as `64MiB`, or `unlimited` (`-1`), as RDMA needs it.",
+    )
+    nofile: Positive | None = Field(
+        default=None, description="Number of open files, such as `65536`."
+    )
+    stack: Limit | None = Field(
+        default=None, description="Size of the stack, such as `64MiB`, or `unlimited` (`-1`)."
+    )
+
+    @property
+    def given(self) -> dict[str, int]:
+        """The limits that the spec has, in bytes or open files, by name; -1 for none."""
+        return {name: value for name, value in self if value is not None}
+
+
 class Mount(Model):
     """Data that the job reads, placed at `target` on every node."""
 
@@ -553,6 +601,11 @@ class Spec(Model):
     retry: Retry = Field(
         default=Retry(),
         description="How many attempts the job may make, counted by failures and by lost machines.",
+    )
+    ulimits: Ulimits = Field(
+        default=Ulimits(),
+        description="Limits of each process, such as `{memlock: unlimited, nofile: 65536}`. A job does not start its "
+        "program where the node allows less.",
     )
     timeout: Seconds | None = Field(
         default=None, description="Longest time that one attempt may run; runspec then stops it."

@@ -17,8 +17,9 @@ from runspec_agent.base import setup_step
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.regex import regex
 from runspec_jobs.spec.interpreter import interpreter
-from runspec_jobs.spec.model import Spec
+from runspec_jobs.spec.model import UNLIMITED, Spec
 from runspec_jobs.spec.sweep import Random, Sweep
+from runspec_jobs.spec.types import KIB
 
 KINDS = {"mounts": "RUNSPEC_MOUNT_", "outputs": "RUNSPEC_OUTPUT_", "sweep": "RUNSPEC_SWEEP_"}
 SMOKE = (
@@ -110,8 +111,50 @@ def shell_script(text: str) -> str:
     return PLACE.sub(substitute, text)
 
 
+# Sets the soft limits of NAME=OPTION=VALUE... and becomes the program after `--`. A process without root's permissions
+# cannot raise a hard limit; an option that a shell does not have fails as well.
+SET_LIMITS = """\
+while [ "$1" != -- ]; do
+  _rs_v=${1##*=} _rs_o=${1#*=} _rs_o=-${_rs_o%=*}
+  for _rs_w in -S ''; do
+    (ulimit $_rs_w $_rs_o $_rs_v) 2>/dev/null && ulimit $_rs_w $_rs_o $_rs_v && shift && continue 2
+  done
+  printf 'runspec: ulimits: %s cannot be %s: the hard limit on this node is ' "${1%%=*}" $_rs_v >&2
+  ulimit -H $_rs_o >&2
+  exit 2
+done
+shift
+exec "$@"
+"""
+LIMIT_OPTIONS = {"memlock": "l", "nofile": "n", "stack": "s"}
+
+
 def argv(spec: Spec) -> tuple[str, ...]:
-    """Return the arguments of inside.sh: the command as written, or a call of /bin/sh with the script.
+    """Return the arguments of inside.sh: the program, below a shell that sets its limits if the spec has some.
+
+    >>> from runspec_jobs.spec.model import Spec, Ulimits
+    >>> argv(Spec.model_construct(command=("a",), ulimits=Ulimits(stack=65536)))[3:]
+    ('ulimits', 'stack=s=64', '--', 'a')
+    """
+    program = _program(spec)
+    if not spec.ulimits.given:
+        return program
+    limits = [
+        f"{name}={LIMIT_OPTIONS[name]}={_write_limit(name, value)}"
+        for name, value in spec.ulimits.given.items()
+    ]
+    return ("/bin/sh", "-c", SET_LIMITS, "ulimits", *limits, "--", *program)
+
+
+def _write_limit(name: str, value: int) -> str:
+    """Return a limit as `ulimit` of a shell takes it: in KiB, or files."""
+    if value == UNLIMITED:
+        return "unlimited"
+    return str(value if name == "nofile" else value // KIB)
+
+
+def _program(spec: Spec) -> tuple[str, ...]:
+    """Return the command as written, or a call of /bin/sh with the script.
 
     A setup comes before them, in the form that `runspec_agent.base.setup_step` reads. A script whose first line is `#!`
     and an interpreter is read by that one. Only a shell knows references to variables: in other scripts, inside.sh

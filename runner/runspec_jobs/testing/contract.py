@@ -78,6 +78,7 @@ ASKS: dict[str, dict[str, Any]] = {
     "srun": {"launch": "srun"},
     "sweep": {"sweep": {"lr": [0.1, 0.2]}},
     "attempts": {"retry": {"attempts": 7}},
+    "limits": {"ulimits": {"nofile": 1024}},
     "timeout": {"timeout": "47m"},
 }
 

@@ -107,6 +107,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         ("cluster", "cpus"),
     ),
     "ulimits on Fargate": ({}, {"fargate": True, "ulimits": {"nofile": 1024}}, ("provider",)),
+    "limits on Fargate": ({"ulimits": {"nofile": 9}}, {"fargate": True}, ("ulimits",)),
     "shm on Fargate": ({"container": {"shm": "1GiB"}}, {"fargate": True}, ("container", "shm")),
     "a bound on a queue that is not ours": (
         {"sweep": {"a": "1..3"}, "max_parallel": 2},

@@ -217,6 +217,18 @@ def test_a_container_is_never_privileged() -> None:
     assert "privileged" not in container(spec(), fargate=True)
 
 
+def test_the_limits_of_a_spec_take_precedence_over_those_of_the_profile() -> None:
+    wanted = spec(ulimits={"memlock": -1, "nofile": 9}, cluster={"nodes": 2})
+
+    found = container(wanted, ulimits={"nofile": 1, "core": 0})["ulimits"]
+
+    assert {limit["name"]: limit["hardLimit"] for limit in found} == {
+        "core": 0,
+        "memlock": -1,
+        "nofile": 9,
+    }
+
+
 def test_gpus_are_a_requirement_and_have_room_for_data_loaders() -> None:
     found = container(spec(cluster={"gpus": 1, "gpu_type": "T4"}))
 

@@ -46,6 +46,7 @@ def one(at: str, severity: str = "error", settings: Any = None, **fields: Any) -
         ("secrets.T", {"secrets": {"T": "nobody"}}, "nobody"),
         ("mounts[0].source", {"mounts": [MOUNT]}, "share: NAME"),
         ("command", {"launch": "torchrun", "command": ["train"]}, "custom-mpi"),
+        ("ulimits", {"ulimits": {"memlock": -1}}, "call ulimit in run"),
         ("launch", {"launch": "srun"}, "set launch: mpi"),
         ("run", {"launch": "torchrun", "run": "a\nb\n"}, "shell script"),
     ],

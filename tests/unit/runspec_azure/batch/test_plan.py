@@ -193,6 +193,14 @@ def test_gpus_are_not_asked_for_twice() -> None:
     )
 
 
+def test_a_container_has_the_limits_of_the_spec() -> None:
+    steps = planned(spec(container={"image": "a:1"}, ulimits={"memlock": -1, "nofile": 9}))
+
+    (task,) = body(steps, "Task_AddCollection")["value"]
+    words = task["containerSettings"]["containerRunOptions"].split()
+    assert words[-2:] == ["--ulimit=memlock=-1:-1", "--ulimit=nofile=9:9"]
+
+
 def test_a_login_without_a_registry_is_one_of_docker() -> None:
     login = {"registry_user": "me", "registry_password": "env:PASSWORD"}
     steps = planned(spec(container={"image": "me/a:1"}), **login)

@@ -65,7 +65,8 @@ FIELDS = [
     "cluster.nodes", "cluster.cpus", "cluster.memory", "cluster.capacity", "cluster.placement",
     "container.image", "container.requirements", "container.shm", "env.A", "secrets.A", "launch",
     "processes_per_node", "global_batch", "run", "smoke", "sweep.n", "sweep.list", "sweep.random", "sweep.list.a",
-    "max_parallel", "retry.attempts", "retry.on", "timeout", "mounts", "scaling", "metric", "metric.stop",
+    "max_parallel", "retry.attempts", "retry.on", "timeout", "ulimits.memlock", "ulimits.nofile", "ulimits.stack",
+    "mounts", "scaling", "metric", "metric.stop",
     "outputs", "name", "provider", "providers.local.engine", "providers.local.without_gpus",
 ]  # fmt: skip
 

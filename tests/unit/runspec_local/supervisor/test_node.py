@@ -91,7 +91,7 @@ def test_a_container_is_given_paths_with_colons_and_its_own_gpus(tmp_path: Path)
         "grace_s": 5,
         "launch": "none",
         "environment": None,
-        "container": {**limits, "image": "img:1"},
+        "container": {**limits, "image": "img:1", "ulimits": {"memlock": -1}},
         "mounts": [{**mount(tmp_path / "a:b", read_only=True), "copy": False}],
     }
     node = Node(job(tmp_path, **more), 0, 0, 1, [Gpu("3", "GPU-d4")])
@@ -99,6 +99,7 @@ def test_a_container_is_given_paths_with_colons_and_its_own_gpus(tmp_path: Path)
     words = node.argv()
 
     assert words[words.index("--device") + 1] == "nvidia.com/gpu=3"
+    assert words[words.index("--ulimit") + 1] == "memlock=-1:-1"
     checked = Node({**node.job, "check_gpus": 1}, 0, 0, 1, node.devices).argv()
     assert checked[-5:] == ["gpus", "1", "/bin/sh", "/.runspec/inside.sh", "echo"]
     assert f"type=bind,source={tmp_path}/a:b,target=/job/code,readonly" in words

@@ -324,13 +324,13 @@ ENV = {"A": "x,y z\r\n'", "PATH": "/opt/bin"}
 
 
 def test_podman_is_told_the_variables_and_keeps_to_what_slurm_gave(stubs: Path) -> None:
-    words, found = contained("podman", stubs, env=ENV, mounts=WORK, container={"shm": "1GiB"})
+    more = {"container": {"shm": "1GiB"}, "ulimits": {"stack": 65536 * 1024}}
+    words, found = contained("podman", stubs, env=ENV, mounts=WORK, **more)
 
     line = words[words.index("podman") :]
     assert [f"--env={k}={v}" in line for k, v in ENV.items()] == [True, True]
-    assert {"--cgroups=disabled", "--network=host", "--shm-size=1073741824b", "--user=0:0"} <= set(
-        line
-    )
+    own = ("--cgroups=disabled", "--network=host", "--shm-size=1073741824b", "--user=0:0")
+    assert {*own, "--ulimit=stack=67108864:67108864"} <= set(line)
     assert [w for w in line if w.startswith("--volume")] == [
         "--volume=/work space:/work space",
         "--volume=/data/w:/data/w",
