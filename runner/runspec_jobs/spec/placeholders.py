@@ -130,19 +130,31 @@ LIMIT_OPTIONS = {"memlock": "l", "nofile": "n", "stack": "s"}
 
 
 def argv(spec: Spec) -> tuple[str, ...]:
-    """Return the arguments of inside.sh: the program, below a shell that sets its limits if the spec has some.
+    """Return the arguments of inside.sh: the command as written, or a call of /bin/sh with the script.
+
+    A setup comes before them, in the form that `runspec_agent.base.setup_step` reads, and a shell that sets the limits
+    before each of the two. A script whose first line is `#!` and an interpreter is read by that one. Only a shell knows
+    references to variables: in other scripts, inside.sh replaces the placeholders, as in words of a command.
 
     >>> from runspec_jobs.spec.model import Spec, Ulimits
     >>> argv(Spec.model_construct(command=("a",), ulimits=Ulimits(stack=65536)))[3:]
     ('ulimits', 'stack=s=64', '--', 'a')
     """
-    program = _program(spec)
-    if not spec.ulimits.given:
-        return program
+    program = spec.run if spec.command is None else spec.command
+    assert program is not None, "BUG: rules let a spec through that has nothing to run"
+    words = _limited(spec, _program_words(program))
+    if spec.setup is None:
+        return words
+    return setup_step.wrap(_limited(spec, _program_words(spec.setup)), words)
+
+
+def _limited(spec: Spec, program: tuple[str, ...]) -> tuple[str, ...]:
     limits = [
         f"{name}={LIMIT_OPTIONS[name]}={_write_limit(name, value)}"
         for name, value in spec.ulimits.given.items()
     ]
+    if not limits:
+        return program
     return ("/bin/sh", "-c", SET_LIMITS, "ulimits", *limits, "--", *program)
 
 
@@ -151,20 +163,6 @@ def _write_limit(name: str, value: int) -> str:
     if value == UNLIMITED:
         return "unlimited"
     return str(value if name == "nofile" else value // KIB)
-
-
-def _program(spec: Spec) -> tuple[str, ...]:
-    """Return the command as written, or a call of /bin/sh with the script.
-
-    A setup comes before them, in the form that `runspec_agent.base.setup_step` reads. A script whose first line is `#!`
-    and an interpreter is read by that one. Only a shell knows references to variables: in other scripts, inside.sh
-    replaces the placeholders, as in words of a command.
-    """
-    program = spec.run if spec.command is None else spec.command
-    assert program is not None, "BUG: rules let a spec through that has nothing to run"
-    if spec.setup is None:
-        return _program_words(program)
-    return setup_step.wrap(_program_words(spec.setup), _program_words(program))
 
 
 def _program_words(program: str | tuple[str, ...]) -> tuple[str, ...]:

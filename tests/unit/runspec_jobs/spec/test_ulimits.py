@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from runspec_agent.base import setup_step
 from runspec_jobs.document import reader
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.placeholders import argv
@@ -37,6 +38,18 @@ def test_no_limit_is_written_as_in_a_shell_or_as_engines_do(written: str) -> Non
 
 def test_a_job_without_limits_has_no_further_words() -> None:
     assert argv(read("{}")) == ("echo", "hi")
+
+
+def test_a_setup_has_the_limits_as_well_and_stays_in_front() -> None:
+    """The agent finds it there."""
+    spec = read("{nofile: 9}").model_copy(update={"setup": ("pip", "install")})
+
+    setup, program = setup_step.split(argv(spec))
+
+    assert [setup[-5:], program[-5:]] == [
+        ["ulimits", "nofile=n=9", "--", "pip", "install"],
+        ["ulimits", "nofile=n=9", "--", "echo", "hi"],
+    ]
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
