@@ -16,4 +16,16 @@ class SkyPilotImporter:
         return convert(job, provider)
 
 
+class KubernetesImporter:
+    """Reads Jobs of Kubernetes, with the ConfigMaps and Secrets beside them."""
+
+    reads = "Jobs of Kubernetes"
+
+    def imports(self, job: ForeignFile, provider: str | None) -> Imported:
+        from runspec_imports.kubernetes import convert
+
+        return convert(job, provider)
+
+
+KUBERNETES = KubernetesImporter()
 SKYPILOT = SkyPilotImporter()

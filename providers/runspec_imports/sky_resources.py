@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from runspec_jobs.provider.importing.documents import Map, Seq, Text, Value
-from runspec_jobs.provider.importing.draft import Draft
+from runspec_jobs.provider.importing.draft import Draft, list_codes
 from runspec_jobs.provider.importing.mapping import ForeignMap, Notes
 
 PROVIDERS = {"aws": "aws-batch", "azure": "azure-batch", "slurm": "slurm"}
@@ -20,7 +20,7 @@ MACHINE = {"aws-batch": "instance_types", "azure-batch": "vm_size"}
 SIZE = re.compile(r"(\d+(?:\.\d+)?)(?:GB|Gi?|GiB)?\+?", re.IGNORECASE)
 ACCELERATOR = re.compile(r"(?P<name>[A-Za-z][\w.-]*)(?::(?P<count>\d+(?:\.\d+)?))?")
 OF_MEMORY = re.compile(r"(?:[a-z]+:)?(\d+)(?:GB|GiB)?\+?(?::(\d+))?", re.IGNORECASE)
-DEFAULT_DISK_GIB = 256
+MOST_ATTEMPTS = 10
 
 
 def find_provider(source: ForeignMap) -> str | None:
@@ -177,5 +177,10 @@ def _take_recovery(source: ForeignMap, draft: Draft) -> None:
         return  # a strategy: runspec finds other machines by itself
     recovery = ForeignMap(value, f"{source.path}.job_recovery", draft.notes)
     recovery.skip("strategy")
-    if restarts := recovery.number("max_restarts_on_errors"):
-        draft.spec["retry"] = {"attempts": min(restarts + 1, 10)}
+    restarts = recovery.number("max_restarts_on_errors")
+    codes = [int(text) for text in recovery.texts("recover_on_exit_codes") if text.isdecimal()]
+    if restarts:
+        draft.spec["retry"] = {"attempts": min(restarts + 1, MOST_ATTEMPTS)}
+    elif codes:
+        rules = [{"exit_codes": list_codes(codes), "action": "retry"}, {"action": "stop"}]
+        draft.spec["retry"] = {"attempts": MOST_ATTEMPTS, "on": rules}

@@ -194,12 +194,12 @@ def _take_volumes(source: ForeignMap, draft: Draft) -> None:
 
 
 def _take_scripts(source: ForeignMap, draft: Draft, copy: str, renamed: dict[str, str]) -> None:
-    at = source.find_key("run" if "run" in source else "setup")
-    setup, text = source.text("setup"), source.text("run")
-    if setup:
-        text = f"(\n{setup.rstrip()}\n) || exit  # setup\n{text}"
-    for theirs, ours in renamed.items():
-        # The brace of a placeholder comes last, because `write_script` doubles the dollar signs of theirs.
-        text = re.sub(rf"{re.escape(theirs)}(?![\w.-])", "\0" + ours[2:], text)
-    written = write_script(text, draft, copy, at)
-    draft.spec["run"] = written.replace("\0", "${")
+    for key in ("setup", "run"):
+        at = source.find_key(key)
+        text = source.text(key)
+        for theirs, ours in renamed.items():
+            # The dollar sign of a placeholder comes last, because `write_script` doubles those of the script.
+            text = re.sub(rf"{re.escape(theirs)}(?![\w.-])", "\0" + ours[1:], text)
+        if text or key == "run":
+            written = write_script(text or "true", draft, copy, at)
+            draft.spec[key] = written.replace("\0", "$")

@@ -93,3 +93,53 @@ def test_an_imported_task_of_skypilot_runs_on_its_nodes(
         assert f"two words: {rank} of 2 and 2, 7" in printed
     assert printed.count("extra") == printed.count("made") == 2
     assert (tmp_path / "code.txt").read_text() == "code\n"
+
+
+KUBE = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: words}
+data: {greeting.txt: hello}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: shards}
+spec:
+  completions: 3
+  parallelism: 2
+  completionMode: Indexed
+  backoffLimit: 3
+  podFailurePolicy:
+    rules: [{action: FailJob, onExitCodes: {operator: In, values: [42]}}]
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: main
+          image: docker.io/library/python:3.11-slim
+          command: [sh, -c]
+          args:
+            - |
+              echo "$(GREETING) $JOB_COMPLETION_INDEX: $(cat "$RUNSPEC_MOUNT_WORDS/greeting.txt")"
+              false
+              [ "$JOB_COMPLETION_INDEX" != 2 ] || exit 42
+          env: [{name: GREETING, value: index}]
+          volumeMounts: [{name: words, mountPath: /job/words}]
+      volumes: [{name: words, configMap: {name: words}}]
+"""
+
+
+def test_an_imported_job_of_kubernetes_runs_each_index_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """The policy of failures ends the third index after its first attempt."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "whatever").write_text(KUBE)
+    assert run(["import", "whatever", "--to", "imported"]) == 0
+    capsys.readouterr()
+
+    words = ["--set", "providers.local.engine=process"]
+    assert run(["apply", "imported/job.yaml", *words]) == 1
+
+    printed = capsys.readouterr().out
+    assert [printed.count(f"index {index}: hello") for index in range(3)] == [1, 1, 1]

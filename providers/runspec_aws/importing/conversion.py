@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
+from fnmatch import fnmatchcase
 
 from runspec_aws.importing.containers import take_container, take_program
 from runspec_aws.importing.definitions import find_definitions, read_submission
 from runspec_jobs.provider import UsageError
 from runspec_jobs.provider.importing.documents import Map
-from runspec_jobs.provider.importing.draft import Draft, write_duration, write_imported
+from runspec_jobs.provider.importing.draft import Draft, list_codes, write_duration, write_imported
 from runspec_jobs.provider.importing.mapping import ForeignMap, Notes
 from runspec_jobs.provider.types import ForeignFile, Imported
 
@@ -18,6 +19,7 @@ IDENTITY = ("jobDefinitionArn", "revision", "status", "containerOrchestrationTyp
 NEEDLESS = ("propagateTags", "resourceRetentionPolicy")
 LOST_MACHINE = re.compile(r"host ec2\*?|\*?host ec2.*", re.IGNORECASE)
 ANYTHING = re.compile(r"\*+")
+LAST_CODE = 255
 
 
 def convert(file: ForeignFile, second: ForeignFile | None) -> Imported:
@@ -171,30 +173,32 @@ def _take_task(source: ForeignMap, draft: Draft, parameters: dict[str, str]) -> 
 def _take_retries(source: ForeignMap, draft: Draft) -> None:
     """Add attempts: those that a lost machine costs are counted apart.
 
-    https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html: without a rule that fits, a job is retried.
+    https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html: the first rule that fits decides, and without
+    one, a job is retried.
     """
     attempts = source.number("attempts")
-    spot = retries = False
-    ends = False
+    found: list[dict[str, object]] = []
+    restarts = ends = False
     for rule in source.maps("evaluateOnExit"):
-        action = rule.text("action").upper()
+        action = "stop" if rule.text("action").upper() == "EXIT" else "retry"
         status, reason, code = (rule.text(k) for k in ("onStatusReason", "onReason", "onExitCode"))
-        patterns = [text for text in (status, reason, code) if text]
-        if status and not reason and not code and LOST_MACHINE.fullmatch(status):
-            spot = action == "RETRY"
-        elif all(ANYTHING.fullmatch(text) for text in patterns):
-            ends = action == "EXIT"
-        else:
-            retries = True
-            draft.notes.lose(
-                f"{rule.path}: {action.lower()}", "all failures are retried alike", rule.value
-            )
+        others = [text for text in (status, reason) if text and not ANYTHING.fullmatch(text)]
+        codes = [n for n in range(1, LAST_CODE + 1) if fnmatchcase(str(n), code)] if code else []
+        if others == [status] and not code and LOST_MACHINE.fullmatch(status):
+            restarts = action == "retry"
+        elif others or (code and not codes):
+            draft.notes.lose(f"{rule.path}: {action}", "exit codes alone decide", rule.value)
+        elif code and len(codes) < LAST_CODE:
+            found.append({"exit_codes": list_codes(codes), "action": action})
+        elif not ends:
+            found.append({"action": action})
+            ends = True
     if not attempts or attempts > 10:
         return
-    if ends and not retries:
-        draft.spec["retry"] = {"spot_attempts": attempts} if spot else {}
-    elif attempts > 1:
-        draft.spec["retry"] = {"attempts": attempts}
+    retry: dict[str, object] = {"spot_attempts": attempts} if restarts else {}
+    if found != [{"action": "stop"}] and attempts > 1:
+        retry |= {"attempts": attempts, "on": found} if found else {"attempts": attempts}
+    draft.spec["retry"] = retry
 
 
 def _take_queue(definition: ForeignMap, request: ForeignMap, draft: Draft) -> None:

@@ -162,6 +162,12 @@ def test_what_is_lost_is_named_with_its_line(resources: str, more: str, loss: st
     assert [found.startswith(loss) for found in list_losses(imported)] == [True]
 
 
+def test_recovery_by_exit_codes_is_a_rule_of_retry() -> None:
+    (first, last) = read_only(take("{job_recovery: {recover_on_exit_codes: [33, 34]}}")).retry.on
+
+    assert (first.exit_codes, first.action, last.action) == (((33, 34),), "retry", "stop")
+
+
 def test_a_pipeline_becomes_a_chain() -> None:
     imported = convert("name: line\n---\nname: a\nrun: x\n---\nresources: {cpus: 2}\nrun: y\n")
 

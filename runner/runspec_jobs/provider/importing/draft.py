@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from runspec_jobs.diagnostics.secret_values import is_named_secret, redact
+from runspec_jobs.diagnostics.secret_values import (
+    is_named_secret as is_named_secret,
+    redact as redact,
+)
 from runspec_jobs.provider.commands import literal
 from runspec_jobs.provider.importing.mapping import Notes
 from runspec_jobs.provider.types import Imported
@@ -18,6 +21,7 @@ ORDER = (
     "processes_per_node setup command run sweep max_parallel max_failed retry timeout signal ttl ports ulimits "
     "providers"
 ).split()
+MACHINE = "nodes capacity cpus memory gpus gpu_type gpu_memory disk placement".split()
 VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 # A line of a shell that sets a variable to a plain word.
@@ -42,8 +46,10 @@ class Draft:
         self.settings: dict[str, Any] = {}
         self.profile: dict[str, Any] = {}
 
-    def add_env(self, variable: str, value: str, at: object = None) -> None:
-        """Add a variable, as a secret without its value if it looks like one."""
+    def add_env(
+        self, variable: str, value: str, at: object = None, written: str | None = None
+    ) -> None:
+        """Add a variable, as a secret without its value if it looks like one; *written* is the value in a spec."""
         if not VARIABLE.fullmatch(variable) or variable.startswith(self.reserved):
             self.notes.lose(f"variable {redact(variable)!r}", "a job cannot set this name", at)
         elif is_named_secret(variable, value):
@@ -54,7 +60,9 @@ class Draft:
                 at,
             )
         else:
-            self.spec.setdefault("env", {})[variable] = literal(value)
+            self.spec.setdefault("env", {})[variable] = (
+                literal(value) if written is None else written
+            )
 
     def add_secret(self, variable: str, source: str | None = None, at: object = None) -> None:
         """Add a secret variable, whose value is at *source*; without one it is in the caller's own variable."""
@@ -91,8 +99,8 @@ class Draft:
         whole = {
             "apiVersion": "runspec/v1",
             "provider": self.provider,
-            "cluster": self.cluster,
-            "container": self.container,
+            "cluster": dict(sorted(self.cluster.items(), key=lambda item: MACHINE.index(item[0]))),
+            "container": {key: value for key, value in self.container.items() if value},
             "providers": {self.provider: self.settings} if self.settings else {},
             **self.spec,
         }
@@ -157,6 +165,21 @@ def make_key(text: str, used: Container[str]) -> str:
         number += 1
         found = f"{name}-{number}"
     return found
+
+
+def list_codes(codes: Iterable[int]) -> list[int | str]:
+    """Return exit codes as a spec lists them.
+
+    >>> list_codes([1, 40, 41, 42, 9])
+    [1, 9, '40..42']
+    """
+    found: list[list[int]] = []
+    for code in sorted(set(codes)):
+        if found and found[-1][-1] == code - 1:
+            found[-1].append(code)
+        else:
+            found.append([code])
+    return [one[0] if len(one) == 1 else f"{one[0]}..{one[-1]}" for one in found]
 
 
 def write_duration(seconds: int) -> str:

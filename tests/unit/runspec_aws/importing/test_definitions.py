@@ -103,6 +103,26 @@ def test_attempts_that_only_a_lost_machine_costs_are_counted_apart() -> None:
     assert (spec.retry.attempts, spec.retry.spot_attempts) == (1, 4)
 
 
+def test_rules_by_exit_code_are_rules_of_retry() -> None:
+    rules = [
+        {"onExitCode": "42", "action": "EXIT"},
+        {"onExitCode": "13*", "onReason": "*", "action": "RETRY"},
+        {"onReason": "CannotPull*", "action": "RETRY"},
+        {"onReason": "*", "action": "exit"},
+    ]
+
+    imported = take({}, retryStrategy={"attempts": 3, "evaluateOnExit": rules})
+
+    retry = read_only(imported).retry
+    assert retry.attempts == 3
+    assert [(rule.exit_codes, rule.action) for rule in retry.on] == [
+        (((42, 42),), "stop"),
+        (((13, 13), (130, 139)), "retry"),
+        (None, "stop"),
+    ]
+    assert len(list_losses(imported)) == 1
+
+
 def test_volumes_become_shared_file_systems_of_the_profile() -> None:
     efs = {
         "fileSystemId": "fs-0123456789abcdef0",
