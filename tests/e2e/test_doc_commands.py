@@ -144,6 +144,9 @@ WORLDS: Mapping[str, World] = {
     "docs/logs.md: runspec logs job": World(lambda: applied(write("job"))),
     "docs/machines.md: runspec status mnist": World(lambda: applied(write("mnist"))),
     "docs/networks.md: export AWS_CA_BUNDLE=/etc/ssl/certs/company.pem": World(),
+    "docs/params.md: runspec apply job.yaml --param size=13b --param rate=0.01": World(
+        lambda: Path("job.yaml").write_text(next(blocks("docs/params.md")).text)
+    ),
     "docs/profile.md: runspec init --provider aws-batch": World(editor, "region", codes=LACKS),
     "docs/profile.md: runspec trust": World(
         lambda: run(["init", "--provider", "slurm"]),

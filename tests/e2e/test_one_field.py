@@ -31,6 +31,7 @@ CONTRACT = {
     "RUNSPEC_MOUNT_SET_1",
     "RUNSPEC_OUTPUT_FOUND",
     "RUNSPEC_SWEEP_LR",
+    "RUNSPEC_PARAM_ODD",
 }
 # What a program sees of its job, on every node; addresses, folders and the run's id are the machine's own.
 LOOK = """
@@ -59,7 +60,7 @@ found = {
     "signals": [line for line in open("/proc/self/status") if line.startswith(("SigBlk", "SigIgn"))],
     "umask": os.umask(0o22),
     "folders": [os.access(".", os.W_OK), os.access(tempfile.gettempdir(), os.W_OK)],
-    "odd": os.environ["ODD"],
+    "odd": [os.environ[name] for name in ("ODD", "RUNSPEC_PARAM_ODD", "OF_PARAM")],
     "output": os.path.isdir(own["RUNSPEC_OUTPUT_FOUND"]),
     "env": os.environ["GREETING"],
 }
@@ -69,12 +70,28 @@ open(path, "w").write(json.dumps(found))
 """
 
 
-WORDS = ["-${sweep.lr}-", "$${sweep.lr}", "a  b", "", "*", "$HOME `id` \\\"'", "é 日\n"]
+WORDS = [
+    "-${sweep.lr}-",
+    "${params.odd}${params.two}",
+    "$${sweep.lr}",
+    "a  b",
+    "",
+    "*",
+    "$HOME `id` \\\"'",
+    "é 日\n",
+]
 ODD = ' two\nlines\t$HOME `id` \\ "q" ${sweep} %s é日 '
 
 # A folder of data, larger than what is sent in one piece, and with names that are no words.
 DATA = {"a/deep/é x": b"1" * 3_000_000, "a/empty": b"", "b": bytes(range(256))}
-ENV = {"WORLD": "", "GREETING": "it's 3.10", "ODD": ODD, "CONTRACT": " ".join(sorted(CONTRACT))}
+PARAM = 'it\'s $(id) `id` \\ "q" é日'
+ENV = {
+    "OF_PARAM": "${params.odd}",
+    "WORLD": "",
+    "GREETING": "it's 3.10",
+    "ODD": ODD,
+    "CONTRACT": " ".join(sorted(CONTRACT)),
+}
 
 
 def spec(provider: str, **more: Any) -> str:
@@ -82,7 +99,8 @@ def spec(provider: str, **more: Any) -> str:
         "apiVersion": "runspec/v1",
         "name": "look",
         "provider": provider,
-        "cluster": {"nodes": 2},
+        "cluster": {"nodes": "${params.two}"},
+        "params": {"odd": PARAM, "two": 2},
         "sweep": {"lr": ["0.10"]},
         "global_batch": 60,
         "env": ENV,

@@ -63,6 +63,7 @@ RUN = {
     "docs/logs.md: runspec logs job",
     "docs/machines.md: runspec status mnist",
     "docs/networks.md: export AWS_CA_BUNDLE=/etc/ssl/certs/company.pem",
+    "docs/params.md: runspec apply job.yaml --param size=13b --param rate=0.01",
     "docs/profile.md: runspec init --provider aws-batch",
     "docs/profile.md: runspec trust",
     "docs/profile.md: runspec trust /home/me/checkout/runspec-profile.yaml",

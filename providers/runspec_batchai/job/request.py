@@ -108,7 +108,7 @@ def _preparation(
 def _environment(decision: Decision, spec: Spec, task: Task) -> list[dict[str, str]]:
     """Return the user's variables, and those of runspec that are known before the job begins."""
     has_contract = decision.options.contract
-    known = spec.program_env if has_contract else dict(spec.env)
+    known = spec.program_env if has_contract else {**spec.param_env, **spec.env}
     if has_contract:
         known |= {
             "RUNSPEC_RUN": task.run,

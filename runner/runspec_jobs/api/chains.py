@@ -8,7 +8,7 @@ from pathlib import Path
 
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.api.events import Events, OnEvent
-from runspec_jobs.api.jobs import Job
+from runspec_jobs.api.jobs import Job, Overrides, Params
 from runspec_jobs.api.lifecycle import LogLine, Run
 from runspec_jobs.engine import planned_run
 from runspec_jobs.engine.chain import job_states, jobs as chain_jobs
@@ -24,6 +24,7 @@ from runspec_jobs.engine.resume import Wanted
 from runspec_jobs.errors import RunspecError
 from runspec_jobs.load import chain_file
 from runspec_jobs.load.chain_file import ChainFile
+from runspec_jobs.load.overrides import write_params
 from runspec_jobs.provider import Status
 from runspec_jobs.spec.needs import Condition as Condition
 from runspec_jobs.state import chain_record, run_record
@@ -122,6 +123,7 @@ def load_chain(
     *,
     provider: str | None = None,
     settings: Sequence[str] = (),
+    params: Params = (),
     only: Sequence[str] = (),
     until: Sequence[str] = (),
     on_event: OnEvent | None = None,
@@ -129,14 +131,15 @@ def load_chain(
     """Read and check the jobs of the file or folder at *path*.
 
     *provider* replaces the provider of every job. *settings* such as `train:cluster.nodes=4` replace or add fields of
-    one job, and without the name of a job those of all. With *only*, the chain has those jobs alone, and needs the
-    last runs of the others; with *until*, it has those jobs and all that they need. Raises InvalidSpec with the
-    problems of all jobs, and UsageError if the file cannot be read, or there is no job of such a name.
+    one job, and without the name of a job those of all; *params* such as `{"train:size": "7b"}` are values of the
+    parameters of one job, and without its name of all jobs that have them. With *only*, the chain has those jobs
+    alone, and needs the last runs of the others; with *until*, it has those jobs and all that they need. Raises
+    InvalidSpec with the problems of all jobs, and UsageError if the file cannot be read, or there is no job or
+    parameter of such a name.
     """
     file = chain_file.read_chain(Path(path))
-    return Chain(
-        file, chain_jobs.read_jobs(file, provider, settings, only, until, Events(on_event))
-    )
+    overrides = Overrides(provider, settings, params=write_params(params))
+    return Chain(file, chain_jobs.read_jobs(file, overrides, only, until, Events(on_event)))
 
 
 def foresee_resumed(chain: Chain, *, on_event: OnEvent | None = None) -> Chain:

@@ -16,7 +16,12 @@ from runspec_jobs.errors import Damaged, Unavailable, UsageError
 from runspec_jobs.load import chain_file, source
 from runspec_jobs.load.folder_scan import LeftOut
 from runspec_jobs.load.inputs import PlanInputs, gather, parse_spec, replace_size
-from runspec_jobs.load.overrides import Overrides as Overrides, apply_overrides
+from runspec_jobs.load.overrides import (
+    Overrides as Overrides,
+    Params as Params,
+    apply_overrides,
+    write_params,
+)
 from runspec_jobs.load.run_mounts import SourceRun
 from runspec_jobs.machines.estimate import (
     Estimate as Estimate,
@@ -99,19 +104,23 @@ def load(
     provider: str | None = None,
     settings: Sequence[str] = (),
     arguments: Sequence[str] = (),
+    params: Params = (),
     on_event: OnEvent | None = None,
 ) -> Job:
     """Read and check a spec: a file, its content as bytes, a mapping as YAML would give it, or a `Spec`.
 
     Relative paths in the spec start from *base*: by default the folder of the file, or the current folder. *provider*
-    replaces the provider of the spec, *settings* such as `cluster.nodes=4` replace or add fields, and *arguments* are
-    added to its command: the record of a run contains them.
+    replaces the provider of the spec, *settings* such as `cluster.nodes=4` replace or add fields, *arguments* are
+    added to its command, and *params* such as `{"size": "7b"}` or `["size=7b"]` are values of its parameters: the
+    record of a run contains them.
 
     The folders to mount are read and hashed; no request is sent, except to the
     schedulers of providers that ask them while planning. Raises InvalidSpec, whose `texts` have all problems with their
     positions, UsageError if the file cannot be read, and Unavailable if the provider is not installed.
     """
-    text = apply_overrides(read_spec(spec), Overrides(provider, settings, arguments))
+    text = apply_overrides(
+        read_spec(spec), Overrides(provider, settings, arguments, write_params(params))
+    )
     if base is None:
         base = Path(spec).parent if isinstance(spec, str | Path) else "."
     events = Events(on_event)

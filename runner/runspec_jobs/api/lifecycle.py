@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -34,7 +34,7 @@ from runspec_jobs.engine.resume import Way as Way
 from runspec_jobs.engine.save_logs import SavedLog as SavedLog, SavedLogs as SavedLogs
 from runspec_jobs.engine.status import is_known as is_known
 from runspec_jobs.engine.wait import suggest_commands as suggest_commands
-from runspec_jobs.errors import RunspecError, Unavailable, UsageError
+from runspec_jobs.errors import Damaged, RunspecError, Unavailable, UsageError
 from runspec_jobs.load.inputs import resolve_runs
 from runspec_jobs.logs import follow as log, measured_tasks, metric_watch
 from runspec_jobs.logs.follow import (
@@ -107,6 +107,17 @@ class Run:
     def spec(self) -> Spec:
         """The spec as it was applied. Raises Damaged if this version of runspec cannot read it."""
         return self.record.spec.model_copy(update={"provider": self.provider})
+
+    @property
+    def params(self) -> Mapping[str, str]:
+        """The parameters of the spec with the values of this run; empty if the spec of its record cannot be read."""
+        try:
+            has_any = (
+                b"params" in self.record.job
+            )  # reading a spec takes longer than finding that out
+            return self.spec.params if has_any else {}
+        except Damaged:
+            return {}
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from runspec_jobs.diagnostics.render import locate_flaws
 from runspec_jobs.document import reader
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load import source
+from runspec_jobs.load.overrides import Overrides, Params, apply_overrides, write_params
 from runspec_jobs.simulate import compare, price_table, scaling, trace
 from runspec_jobs.simulate.compare import Case as Case, Result as Result, Spread as Spread
 from runspec_jobs.simulate.fleet import Dice
@@ -53,6 +54,7 @@ class Question:
     checkpoint_s: float | None = None
     runs: int | None = None
     seed: int = 0
+    params: Params = ()
 
 
 class Answer(NamedTuple):
@@ -72,7 +74,9 @@ def simulate(question: Question) -> Answer:
 
     Raises InvalidSpec, whose `texts` have the problems of all three files, and UsageError.
     """
-    texts = [source.read_file(question.spec), _trace_text(question.prices)]
+    overrides = Overrides(params=write_params(question.params))
+    asked = apply_overrides(source.read_file(question.spec), overrides)
+    texts = [asked, _trace_text(question.prices)]
     texts.append(source.read_file(question.scaling))
     spec, prices = _read_spec(texts[0]), _trace(texts[1])
     measured = _choose_series(question, texts[2], spec)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,14 @@ from runspec_jobs.document.reader import TEXT_BYTES as TEXT_BYTES
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load import chain_file, source
 from runspec_jobs.load.chain_file import is_chain as is_chain
+from runspec_jobs.load.overrides import (
+    Overrides,
+    Params,
+    apply_overrides,
+    demand_jobs,
+    override_job,
+    write_params,
+)
 from runspec_jobs.load.source import InvalidSpec as InvalidSpec, SourceFile as SourceFile
 from runspec_jobs.provider import Spec as Spec
 from runspec_jobs.spec.types import AS_WRITTEN, parse_seconds as parse_seconds
@@ -36,9 +45,12 @@ def read_spec(spec: Source, name: str | None = None) -> SourceFile:
     return source.read_file(Path(spec), name)
 
 
-def check(spec: Source, name: str | None = None) -> SourceFile:
-    """Return the text of a spec with its diagnostics, as `validate` finds them; its lines are what these point to."""
-    text = read_spec(spec, name)
+def check(spec: Source, name: str | None = None, params: Params = ()) -> SourceFile:
+    """Return the text of a spec with its diagnostics, as `validate` finds them; its lines are what these point to.
+
+    *params* are values of its parameters, as for `api.jobs.load`.
+    """
+    text = apply_overrides(read_spec(spec, name), Overrides(params=write_params(params)))
     parsed, problems = source.validate_text(text)
     if text.document is not None:
         text.add_problems(problems)
@@ -47,11 +59,13 @@ def check(spec: Source, name: str | None = None) -> SourceFile:
     return text
 
 
-def check_file(path: Path) -> list[SourceFile]:
+def check_file(path: Path, params: Params = ()) -> list[SourceFile]:
     """Return the jobs of the file or folder at *path* with their diagnostics, as `check` does for one job."""
     if not is_chain(path):
-        return [check(path)]
+        return [check(path, params=params)]
+    overrides = Overrides(params=write_params(params))
     file = chain_file.read_chain(path)
+    file = replace(file, texts=tuple(override_job(text, overrides) for text in file.texts))
     specs = []
     for text in file.texts:
         spec, problems = source.validate_text(text)
@@ -60,16 +74,18 @@ def check_file(path: Path) -> list[SourceFile]:
         specs.append(spec)
     known = [spec for spec in specs if spec is not None]
     if len(known) == len(specs):
+        demand_jobs(overrides, {spec.name: spec for spec in known})
         chain_file.complain_of_chain(file, known)
     return list(file.texts)
 
 
-def validate(spec: Source) -> list[Diagnostic]:
+def validate(spec: Source, *, params: Params = ()) -> list[Diagnostic]:
     """Return the problems of a spec, without a profile and without any request; an empty list if it is valid.
 
+    *params* are values of its parameters, as for `api.jobs.load`.
     Raises UsageError if the file cannot be read.
     """
-    return check(spec).diagnostics
+    return check(spec, params=params).diagnostics
 
 
 def _read_text(spec: Mapping[str, Any]) -> bytes:

@@ -30,6 +30,8 @@ class ChainOptions(Protocol):
     @property
     def settings(self) -> Sequence[str]: ...
     @property
+    def params(self) -> Sequence[str]: ...
+    @property
     def words(self) -> Sequence[str]: ...
     @property
     def smoke(self) -> bool: ...
@@ -57,6 +59,7 @@ def _load(path: Path, printer: ProgressPrinter, options: ChainOptions) -> Chain:
             path,
             provider=options.provider,
             settings=options.settings,
+            params=options.params,
             only=options.only,
             until=options.until,
             on_event=printer,

@@ -35,9 +35,12 @@ class Changing(Protocol):
     @property
     def words(self) -> Sequence[str]: ...
 
+    @property
+    def params(self) -> Sequence[str]: ...
+
 
 def overrides_of(options: Changing) -> Overrides:
-    return Overrides(options.provider, options.settings, options.words)
+    return Overrides(options.provider, options.settings, options.words, options.params)
 
 
 def load(
@@ -55,6 +58,7 @@ def load(
             provider=overrides.provider,
             settings=overrides.settings,
             arguments=overrides.words,
+            params=overrides.params,
             on_event=printer,
         )
     if job.notes and not as_json:

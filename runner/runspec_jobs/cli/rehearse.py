@@ -42,6 +42,7 @@ def rehearse(options: RehearseOptions) -> int:
             file=options.file,
             provider=options.provider,
             settings=options.settings,
+            params=options.params,
             words=options.words,
             new=True,
             smoke=options.smoke,

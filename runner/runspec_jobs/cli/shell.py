@@ -34,7 +34,7 @@ def shell(options: ShellOptions) -> int:
 def _new(options: ShellOptions) -> int:
     """Ask for a node as the spec describes it, and become a shell there, with which the job ends."""
     printer = ProgressPrinter(live=True)
-    changes = Overrides(options.provider, options.settings)
+    changes = Overrides(options.provider, options.settings, params=options.params)
     spec = Path(options.run)
     asked = plan.load(spec, printer, changes, output_format="text", as_json=False)
     api.demand_access(asked.spec.provider, "shell")

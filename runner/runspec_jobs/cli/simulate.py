@@ -40,6 +40,7 @@ def _question(options: SimulateOptions) -> Question:
         else _seconds("checkpoint", options.checkpoint),
         runs=options.runs,
         seed=options.seed,
+        params=options.params,
     )
 
 

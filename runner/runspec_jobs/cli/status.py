@@ -125,6 +125,7 @@ def status(options: StatusOptions) -> int:
     option = of.find_way_on(current)
     shown |= {"cost": spending.spent_json(cost), "usage": usage.write_usage(used)}
     shown |= {"resume": option.command if option is not None and option.sure else None}
+    shown |= {"params": dict(of.params)}
     shown |= {"size": node_table.size_json(of.size(current))}
     output.out_json("runspec.status/v1", shown)
     return OK
@@ -148,6 +149,9 @@ def _status_lines(of: Run, status: Status) -> Iterator[str]:
     short = listing.summarize(of, status)
     yield from node_table.head(of.id, short.state, status)
     yield from run_table.about(short)
+    if params := of.params:
+        shown = ", ".join(f"{name}={value}" for name, value in params.items())
+        yield escape_control(f"  parameters: {shown}")
     yield from spending.spent_lines(spending.of_run(of, status))
     yield from (
         escape_control(f"  {line}") for line in usage.format_lines(of.read_usage(status, FEW))

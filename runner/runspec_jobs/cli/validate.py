@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from runspec_jobs.api.specs import TEXT_BYTES, Diagnostic, SourceFile, check, check_file
@@ -17,7 +18,9 @@ def validate(options: ValidateOptions) -> int:
     form = diagnostics.wanted(options.output_format, as_json=options.as_json)
     quiet = options.quiet
     failed, count, code = 0, 0, Unavailable.exit_code
-    for text in (text for file in options.files or [JOB_YAML] for text in _checked(file)):
+    for text in (
+        text for file in options.files or [JOB_YAML] for text in _checked(file, options.params)
+    ):
         count += 1
         failed += text.failed
         code = code if text.lacks_provider else UsageError.exit_code
@@ -35,12 +38,12 @@ def validate(options: ValidateOptions) -> int:
     return OK
 
 
-def _checked(file: Path) -> list[SourceFile]:
+def _checked(file: Path, params: Sequence[str]) -> list[SourceFile]:
     """Return the jobs of a file with their diagnostics; an error is one, too, so that other files are checked."""
     try:
         if str(file) == "-":
-            return [check(sys.stdin.buffer.read(TEXT_BYTES + 1), "<stdin>")]
-        return check_file(file)
+            return [check(sys.stdin.buffer.read(TEXT_BYTES + 1), "<stdin>", params)]
+        return check_file(file, params)
     except RunspecError as exc:
         text = SourceFile(str(file), b"")
         text.diagnostics = [Diagnostic(str(file), 0, 0, 1, "", exc.message, exc.hint)]

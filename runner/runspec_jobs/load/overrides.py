@@ -3,43 +3,66 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from runspec_agent.base.light_typing import NamedTuple
-from runspec_jobs.diagnostics.problem import Path, format_path
+from runspec_jobs.diagnostics.problem import Path, did_you_mean, format_path
 from runspec_jobs.document import reader
-from runspec_jobs.document.nodes import NOWHERE, Document, Map, Seq, Text, Value
+from runspec_jobs.document.nodes import NOWHERE, Document, Map, Seq, Text, Value, resolve_kind
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load.source import SourceFile
 from runspec_jobs.regex import regex
+from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.scaling import write_spec
 
 PART = regex(r"\.?([A-Za-z_][A-Za-z0-9_-]*)|\[([0-9]{1,6})\]|\.([0-9]{1,6})(?=[.\[]|$)")
+KINDS = {"int": "a number", "float": "a number", "bool": "true or false"}
+PARAM_EXAMPLE = "write --param size=7b"
 NAMED = ("mounts", "outputs")  # lists whose items have names
 WORDS = "--"
 EXAMPLE = "write --set cluster.nodes=4 or --set env.GREETING=hello"
 
 
 class Overrides(NamedTuple):
-    """What replaces or extends the fields of a spec: *settings* are `PATH=VALUE`, *words* are added to `command`."""
+    """What replaces or extends the fields of a spec: *settings* are `PATH=VALUE`, *words* are added to `command`.
+
+    *params* are `NAME=VALUE`, for the parameters of the spec.
+    """
 
     provider: str | None = None
     settings: Sequence[str] = ()
     words: Sequence[str] = ()
+    params: Sequence[str] = ()
+
+
+Params = Sequence[str] | Mapping[str, str | int | float | bool]
+
+
+def write_params(params: Params) -> Sequence[str]:
+    """Return *params* as they are typed.
+
+    >>> write_params({"size": "7b", "train:fast": True})
+    ['size=7b', 'train:fast=true']
+    """
+    if not isinstance(params, Mapping):
+        return params
+    plain = {k: str(v).lower() if isinstance(v, bool) else v for k, v in params.items()}
+    return [f"{name}={value}" for name, value in plain.items()]
 
 
 def apply_overrides(text: SourceFile, overrides: Overrides) -> SourceFile:
     """Return *text* with *overrides*; it is unchanged if there are none, or if it could not be parsed.
 
     Problems at the path of an override are reported with the option instead of a line of the file. Raises UsageError
-    for a setting that is not `PATH=VALUE` or has no place in the spec, and for words if the spec has a script.
+    for a setting that is not `PATH=VALUE` or has no place in the spec, for words if the spec has a script, and for a
+    parameter that the spec does not have or whose value is of another kind.
     """
     if not any(overrides) or text.document is None or not isinstance(text.document.value, dict):
         return text
     value: dict[str, Value] = text.document.value
     origins: dict[Path, str] = {}
-    for change in _list_changes(overrides):
+    for change in _list_changes(overrides, text.name):
         path, new, origin = change(value)
         added = _list_added_paths(path, new, value) if origin == WORDS else [path]
         made = _replace_at(value, path, new, origin)
@@ -56,20 +79,55 @@ def override_job(text: SourceFile, overrides: Overrides) -> SourceFile:
     """Return a job of a chain with the settings for it, `JOB:PATH=VALUE`, and those for all jobs."""
     value = None if text.document is None else text.document.value
     name = value.get("name") if isinstance(value, dict) else None
-    own = []
-    for setting in overrides.settings:
-        job, colon, _ = setting.partition("=")[0].partition(":")
-        if not colon:
-            own.append(setting)
-        elif job == name:
-            own.append(setting.removeprefix(f"{job}:"))
-    return apply_overrides(text, overrides._replace(settings=own))
+    known = list_params(value)
+    params = [
+        (job, param) for job, param in map(split_job, overrides.params) if job in (None, name)
+    ]
+    # Without the name of a job, a parameter is that of each job that has it.
+    own_params = [param for job, param in params if job or param.partition("=")[0] in known]
+    own = [rest for job, rest in map(split_job, overrides.settings) if job in (None, name)]
+    return apply_overrides(text, overrides._replace(settings=own, params=own_params))
+
+
+def demand_jobs(overrides: Overrides, jobs: Mapping[str, Spec]) -> None:
+    """Raise UsageError for a setting of a job that the chain does not have, and a parameter that no job has."""
+    for job, _ in map(split_job, (*overrides.settings, *overrides.params)):
+        if job is not None:
+            demand_job(job, jobs)
+    known = {name for spec in jobs.values() for name in spec.params}
+    for job, param in map(split_job, overrides.params):
+        name = param.partition("=")[0]
+        if job is None and name not in known:
+            hint = did_you_mean(name, known) or f"add params: {{{name}: VALUE}} to a job"
+            raise UsageError(f"--param {name}: no job of the chain has this parameter", hint)
+
+
+def demand_job(name: str, jobs: Collection[str]) -> None:
+    """Raise UsageError if *jobs*, those of a chain, have none of that name."""
+    if name not in jobs:
+        raise UsageError(f"the chain has no job '{name}'", f"its jobs: {', '.join(jobs)}")
+
+
+def split_job(setting: str) -> tuple[str | None, str]:
+    """Return the job of `JOB:PATH=VALUE`, or None if it names none, and the rest.
+
+    >>> split_job("train:env.A=b:c"), split_job("env.A=b:c")
+    (('train', 'env.A=b:c'), (None, 'env.A=b:c'))
+    """
+    job, colon, _ = setting.partition("=")[0].partition(":")
+    return (job, setting.removeprefix(f"{job}:")) if colon else (None, setting)
+
+
+def list_params(value: Value | None) -> Mapping[str, Value]:
+    """Return the parameters of a parsed spec, with their defaults."""
+    given = value.get("params") if isinstance(value, dict) else None
+    return given if isinstance(given, dict) else {}
 
 
 Change = Callable[[dict[str, Value]], tuple[Path, Value, str]]
 
 
-def _list_changes(overrides: Overrides) -> Iterator[Change]:
+def _list_changes(overrides: Overrides, file: str) -> Iterator[Change]:
     """Yield a function for each change, which returns its path, the new value and its option for a given spec.
 
     Each sees the spec as the changes before it have left it.
@@ -81,11 +139,38 @@ def _list_changes(overrides: Overrides) -> Iterator[Change]:
         yield partial(_set, setting)
     if overrides.words:
         yield partial(_append_words, overrides.words)
+    for param in overrides.params:
+        yield partial(_give, param, file)
 
 
 def _set(setting: str, value: dict[str, Value]) -> tuple[Path, Value, str]:
     path, new = _parse_setting(setting, value)
     return path, new, f"--set {format_path(path)}"
+
+
+def _give(param: str, file: str, value: dict[str, Value]) -> tuple[Path, Value, str]:
+    """Give a parameter the value that was typed, which must be of the kind of its default."""
+    name, equals, text = param.partition("=")
+    if not equals or not name:
+        raise UsageError(f"--param: '{name}' is not NAME=VALUE", PARAM_EXAMPLE)
+    known = list_params(value)
+    if name not in known:
+        listed = (
+            f"its parameters: {', '.join(known)}" if known else f"add params: {{{name}: VALUE}}"
+        )
+        hint = did_you_mean(name, known) or listed
+        raise UsageError(f"--param {name}: {file} has no parameter '{name}'", hint)
+    default = known[name]
+    kind = KINDS.get(resolve_kind(default)) if isinstance(default, Text) else None
+    if kind and KINDS.get(resolve_kind(Text(text))) != kind:
+        where = (
+            f"{file}:{default.mark.line}:{default.mark.column}"
+            if isinstance(default, Text)
+            else file
+        )
+        message = f"--param {name}: '{text}' is not {kind}, and the default is {default} ({where})"
+        raise UsageError(message, f"write --param {name}={default}, or change the default")
+    return ("params", name), Text(text, plain=kind is not None), f"--param {name}"
 
 
 def _append_words(added: Sequence[str], value: dict[str, Value]) -> tuple[Path, Value, str]:

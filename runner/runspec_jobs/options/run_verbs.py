@@ -16,6 +16,7 @@ from runspec_jobs.options.shared import (
     MAX_USD,
     MAYBE_RUN,
     NODE,
+    PARAMS,
     PROVIDER,
     RUN,
     RUN_OR_CHAIN,
@@ -108,6 +109,7 @@ class ShellOptions(Options):
     )
     provider: str | None = PROVIDER
     settings: Sequence[str] = SETTINGS
+    params: Sequence[str] = PARAMS
     yes: bool = YES
     max_usd: str | None = MAX_USD
     node: int | None = NODE
@@ -119,7 +121,7 @@ class ShellOptions(Options):
             exclusive({"--new": True, "--node": self.node is not None})
             exclusive({"--new": True, "--task": self.task is not None})
             return
-        for field in ("provider", "settings", "yes", "max_usd"):
+        for field in ("provider", "settings", "params", "yes", "max_usd"):
             if getattr(self, field):
                 name = self.declared[field].names[0]
                 raise UsageError(f"{name} is for a new job", "add --new, and name a spec")

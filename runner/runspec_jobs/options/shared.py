@@ -66,6 +66,13 @@ SETTINGS: Any = option(
     default=(),
     several=True,
 )
+PARAMS: Any = option(
+    "--param",
+    "NAME=VALUE",
+    "give a parameter of the spec a value, such as size=7b; may be repeated",
+    default=(),
+    several=True,
+)
 RUN: Any = argument(
     "RUN",
     "a run such as mnist-7k2m9p, or the name of a spec: its newest run, first of specs in "

@@ -14,6 +14,7 @@ from runspec_jobs.options.shared import (
     MAX_USD,
     ONLY,
     OUTPUT_FORMAT,
+    PARAMS,
     PROVIDER,
     RESUME,
     SETTINGS,
@@ -71,6 +72,7 @@ class ValidateOptions(Options):
         complete=suggestions.specs,
         several=True,
     )
+    params: Sequence[str] = PARAMS
     quiet: bool = flag("--quiet", "-q", help="print nothing about valid specs")
     output_format: str = OUTPUT_FORMAT
     as_json: bool = AS_JSON
@@ -89,6 +91,7 @@ class PlanOptions(Options):
     file: Path = SPEC_AND_WORDS
     provider: str | None = PROVIDER
     settings: Sequence[str] = SETTINGS
+    params: Sequence[str] = PARAMS
     export: Path | None = option(
         "--export",
         "FOLDER",

@@ -12,6 +12,7 @@ from runspec_jobs.options.shared import (
     MAX_USD,
     ONLY,
     OUTPUT_FORMAT,
+    PARAMS,
     PROVIDER,
     RESUME,
     SETTINGS,
@@ -51,6 +52,7 @@ class SimulateOptions(Options):
         "samples per second by number of nodes, as YAML or JSON",
         read=Path,
     )
+    params: Sequence[str] = PARAMS
     samples: int = required("--samples", "N", "samples of one epoch", read=count)
     series: str | None = option(
         "--series", "NAME", "which series of the --scaling file, if it has several"
@@ -108,6 +110,7 @@ class ApplyOptions(Options):
     file: Path = SPEC_AND_WORDS
     provider: str | None = PROVIDER
     settings: Sequence[str] = SETTINGS
+    params: Sequence[str] = PARAMS
     detach: bool = flag("--detach", "-d", help="return as soon as the run is submitted")
     new: bool = flag("--new", help="start another run, even if one is alive or has succeeded")
     resume: bool = RESUME
@@ -160,6 +163,7 @@ class RehearseOptions(Options):
     smoke: bool = SMOKE
     provider: str | None = PROVIDER
     settings: Sequence[str] = SETTINGS
+    params: Sequence[str] = PARAMS
     output_format: str = OUTPUT_FORMAT
     as_json: bool = AS_JSON
     words: Sequence[str] = ()

@@ -23,6 +23,7 @@ models in the code: change the descriptions there, and not this page.
 The first table has the top-level fields of a spec. A type that is a link has a table of its own below. A scalar is a
 string, a number or a boolean.
 
+`${params.NAME}` is the value of a parameter: see [params.md](params.md).
 In `command`, `run`, `setup` and `smoke`, `${mounts.NAME}`, `${outputs.NAME}` and `${sweep.NAME}` are replaced by the
 path of a mount, the path of an output and the value of a parameter. `$${mounts.NAME}` gives the text `${mounts.NAME}`
 itself.

@@ -38,6 +38,7 @@ from runspec_jobs.spec.types import (
     Key,
     Model,
     Name,
+    Param,
     Positive,
     Saves,
     Seconds,
@@ -498,6 +499,7 @@ Program = Annotated[
     Discriminator(lambda value: "list" if isinstance(value, list | tuple) else "script"),
 ]
 UNBUFFERED = "PYTHONUNBUFFERED"
+PARAM = "RUNSPEC_PARAM_"
 
 
 def _count_processes(fields: Mapping[str, Any]) -> int:
@@ -538,6 +540,13 @@ class Spec(Model):
         default={},
         description="Environment variables whose values are secret: the name of a variable, and the name "
         "under which the profile says where its value is stored.",
+    )
+    params: Mapping[Key, Param] = Field(
+        default={},
+        description="Parameters and their defaults: `{size: 7b, epochs: 3, mixed: true}`. `--param size=13b` "
+        "gives one another value, of the kind of its default: a number, `true` or `false`, or text. "
+        "`${params.NAME}` is its value in all fields but `apiVersion`, `name`, `provider` and `secrets`; a field "
+        "that is only that keeps its type. A shell's script reads it from the job's variable `RUNSPEC_PARAM_NAME`.",
     )
     launch: Launch = Field(
         default=Launch.NONE,
@@ -623,8 +632,16 @@ class Spec(Model):
 
     @property
     def program_env(self) -> dict[str, str]:
-        """The environment of the command: `env`, with Python's output unbuffered unless the spec has that variable.
+        """The environment of the command: parameters, and `env`, with Python's output unbuffered unless that sets it.
 
         https://docs.python.org/3/using/cmdline.html#envvar-PYTHONUNBUFFERED
         """
-        return {**({} if UNBUFFERED in self.secrets else {UNBUFFERED: "1"}), **self.env}
+        unbuffered = {} if UNBUFFERED in self.secrets else {UNBUFFERED: "1"}
+        return {**unbuffered, **self.param_env, **self.env}
+
+    @property
+    def param_env(self) -> dict[str, str]:
+        """The variables of the parameters: `RUNSPEC_PARAM_NAME`."""
+        return {
+            f"{PARAM}{name.upper().replace('-', '_')}": value for name, value in self.params.items()
+        }

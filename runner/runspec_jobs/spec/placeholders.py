@@ -3,6 +3,7 @@
 Inside the job, runspec_agent/inside.sh replaces `${mounts.NAME}`, `${outputs.NAME}` and `${sweep.NAME}`
 by the values of environment variables, which `variable` names; `$${` stands for a plain `${`. `rules`
 refuses any other `${word.word}`: it means nothing to a shell, so it is a mistyped placeholder.
+`${params.NAME}` is replaced before a spec is checked, but in scripts, which read its variable.
 """
 
 from __future__ import annotations
@@ -10,25 +11,32 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from runspec_agent.base import setup_step
 from runspec_agent.base.light_typing import NamedTuple
+from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
+from runspec_jobs.document.nodes import Map, Seq, Text, Value
 from runspec_jobs.regex import regex
-from runspec_jobs.spec.interpreter import interpreter
-from runspec_jobs.spec.model import UNLIMITED, Spec
+from runspec_jobs.spec.interpreter import SHELLS, interpreter
+from runspec_jobs.spec.model import PARAM, UNLIMITED, Spec
 from runspec_jobs.spec.sweep import Random, Sweep
 from runspec_jobs.spec.types import KIB
 
-KINDS = {"mounts": "RUNSPEC_MOUNT_", "outputs": "RUNSPEC_OUTPUT_", "sweep": "RUNSPEC_SWEEP_"}
+KINDS = {
+    "mounts": "RUNSPEC_MOUNT_",
+    "outputs": "RUNSPEC_OUTPUT_",
+    "sweep": "RUNSPEC_SWEEP_",
+    "params": PARAM,
+}
 SMOKE = (
     "RUNSPEC_SMOKE"  # in the env of a smoke test whose nodes first check that they reach each other
 )
 # A placeholder after a further `$` is literal only if its name is valid, which is also the rule of inside.sh; without
 # that `$` an invalid name matches too, so that it can be reported.
 PLACE = regex(
-    r"(?:(\$)|(?<!\$))\$\{(?:(mounts|outputs|sweep)\.((?(1)[A-Za-z0-9_-]+|[^}]*))"
+    r"(?:(\$)|(?<!\$))\$\{(?:(mounts|outputs|sweep|params)\.((?(1)[A-Za-z0-9_-]+|[^}]*))"
     r"|([A-Za-z_][^}.$]*)\.([A-Za-z0-9_-]+))\}"
 )
 # The word before the dot of a mistyped placeholder; the shell's ${NAME:-a.b} does not match.
@@ -129,6 +137,95 @@ exec "$@"
 LIMIT_OPTIONS = {"memlock": "l", "nofile": "n", "stack": "s"}
 
 
+def find_script_words(command: Sequence[object]) -> frozenset[int]:
+    """Return which words of *command* a shell reads as a script: those after `-c`.
+
+    >>> sorted(find_script_words(["env", "A=1", "/bin/bash", "-e", "-lc", "echo $1", "bash", "x"]))
+    [5]
+    """
+    found, in_shell, before = [], False, ""
+    for number, word in enumerate(command[:-1]):
+        text = str(word)
+        if in_shell and re.fullmatch(r"-[A-Za-z]*c[A-Za-z]*", text):
+            found.append(number + 1)
+        is_option = text[:1] in ("-", "+") or re.fullmatch(r"[-+][A-Za-z]*o", before) is not None
+        in_shell = text.rpartition("/")[2] in SHELLS or (in_shell and is_option)
+        before = text
+    return frozenset(found)
+
+
+# What a file is found by, or what the values of parameters are checked against.
+WITHOUT_PARAMS = ("apiVersion", "name", "provider", "params", "secrets")
+SCRIPTS = ("run", "smoke", "setup")
+
+
+class Resolved(NamedTuple):
+    """A spec with the values of its parameters, the problems of these, and the parameter of each field that has one."""
+
+    value: Value
+    problems: tuple[Problem, ...]
+    names: Mapping[Path, str]
+
+
+def resolve_params(value: Value) -> Resolved:
+    """Return *value*, a parsed spec, with the values of its `params` in place of `${params.NAME}`.
+
+    Placeholders stay in what a shell reads as a script: `argv` refers to variables there, since a value with quotes or
+    `$(...)` would become part of the program.
+    """
+    given = value.get("params") if isinstance(value, dict) else None
+    resolver = _Resolver(given if isinstance(given, dict) else {})
+    return Resolved(resolver.walk(value, ()), tuple(resolver.problems), resolver.names)
+
+
+class _Resolver:
+    def __init__(self, params: Mapping[str, Value]) -> None:
+        self.params = params
+        self.problems: list[Problem] = []
+        self.names: dict[Path, str] = {}
+
+    def walk(self, value: Value, at: Path, *, is_script: bool = False) -> Value:
+        if isinstance(value, Text):
+            return self._fill(value, at, is_script=is_script) if "${params." in value else value
+        if isinstance(value, Map):
+            made = Map()
+            for key, inner in value.items():
+                made[key] = self.walk(inner, (*at, str(key)), is_script=not at and key in SCRIPTS)
+            made.span = value.span
+            return made
+        if not isinstance(value, Seq):
+            return value
+        scripts = find_script_words(value) if at in (("command",), ("smoke",)) else ()
+        items = Seq(self.walk(v, (*at, i), is_script=i in scripts) for i, v in enumerate(value))
+        items.span = value.span
+        return items
+
+    def _fill(self, text: Text, at: Path, *, is_script: bool) -> Text:
+        used = [match for match in PLACE.finditer(text) if _is_param(match)]
+        wrong = [problem for match in used for problem in self._check(match, at)]
+        self.problems += wrong
+        if wrong or is_script or not used:
+            return text
+        self.names[at] = used[0][3]
+        whole = self.params[used[0][3]]
+        if used[0][0] == text and isinstance(whole, Text):
+            return Text(whole, whole.plain, text.span)
+        filled = PLACE.sub(lambda m: str(self.params[m[3]]) if _is_param(m) else m[0], text)
+        return Text(filled, text.plain, text.span)
+
+    def _check(self, match: re.Match[str], at: Path) -> Iterator[Problem]:
+        if at[0] in WITHOUT_PARAMS:
+            yield Problem(at, f"'{match[0]}' cannot be part of {at[0]}", "write the value itself")
+        elif match[3] not in self.params:
+            hint = did_you_mean(match[3], self.params) or f"add params: {{{match[3]}: VALUE}}"
+            yield Problem(at, f"there is no '{match[3]}' in params", hint)
+
+
+def _is_param(match: re.Match[str]) -> bool:
+    """Return whether a match of PLACE is a parameter, and not literal."""
+    return match[2] == "params" and not match[1]
+
+
 def argv(spec: Spec) -> tuple[str, ...]:
     """Return the arguments of inside.sh: the command as written, or a call of /bin/sh with the script.
 
@@ -167,11 +264,21 @@ def _write_limit(name: str, value: int) -> str:
 
 def _program_words(program: str | tuple[str, ...]) -> tuple[str, ...]:
     if not isinstance(program, str):
-        return program
+        scripts = find_script_words(program)
+        return tuple(_refer_to_params(w) if i in scripts else w for i, w in enumerate(program))
     if (reads := interpreter(program)) is not None:
         text = program.lstrip("\n")
         return reads.argv(shell_script(text) if reads.is_shell else text)
     return ("/bin/sh", "-e", "-c", shell_script(program))
+
+
+def _refer_to_params(text: str) -> str:
+    """Return *text*, a word that a shell reads as a script, with the variables of parameters for their placeholders."""
+
+    def substitute(match: re.Match[str]) -> str:
+        return "${" + variable("params", match[3]) + "}" if _is_param(match) else match[0]
+
+    return PLACE.sub(substitute, text)
 
 
 class Axis(NamedTuple):

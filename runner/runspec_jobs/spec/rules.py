@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
 from runspec_jobs.errors import UsageError
+from runspec_jobs.spec.interpreter import interpreter
 from runspec_jobs.spec.metric_rules import check_metric, check_scaling
 from runspec_jobs.spec.model import Launch, Spec
 from runspec_jobs.spec.placeholders import (
@@ -105,12 +106,14 @@ def _check_names(spec: Spec) -> Iterator[Problem]:
         ("mounts", [m.name for m in spec.mounts]),
         ("outputs", [o.name for o in spec.outputs]),
         ("sweep", list_parameters(spec.sweep)),
+        ("params", list(spec.params)),
     ):
         seen: dict[str, str] = {}
         for i, name in enumerate(names):
             # `my-code` and `my_code` are different names, but MY_CODE in both cases.
             same = seen.setdefault(variable(kind, name), name)
             where: Path = _find_parameter(spec, i) if kind == "sweep" else (kind, i, "name")
+            where = ("params", name) if kind == "params" else where
             if same != name:
                 yield Problem(where, f"'{name}' and '{same}' become the same variable in the job")
         for name in (name for name, times in Counter(names).items() if times > 1):
@@ -171,10 +174,16 @@ def _check_placeholders(spec: Spec) -> Iterator[Problem]:
         "mounts": [m.name for m in spec.mounts],
         "outputs": [o.name for o in spec.outputs],
         "sweep": list_parameters(spec.sweep),
+        "params": list(spec.params),
     }
     for where, text in _list_texts(spec):
+        reads = interpreter(text) if len(where) == 1 else None
         for kind, name in find_placeholders(text):
-            if name not in known[kind]:
+            if kind == "params" and reads is not None and not reads.is_shell:
+                message = f"${{params.{name}}} would become text of a program for {reads.program}"
+                there = f"read the job's variable {variable('params', name)} there"
+                yield Problem(where, message, there)
+            elif name not in known[kind]:
                 hint = did_you_mean(name, known[kind])
                 yield Problem(where, f"there is no '{name}' in {kind}", hint)
         yield from _check_unknown_placeholders(where, text, known)
@@ -206,7 +215,10 @@ def _suggest_placeholder(kind: str, name: str, known: Mapping[str, Iterable[str]
     if kind in ("env", "secrets"):
         return f"the job has {name} as an environment variable."
     near = did_you_mean(f"{kind}.{name}", (f"{k}.{n}" for k in known for n in known[k]))
-    return near or "placeholders are ${mounts.NAME}, ${outputs.NAME} and ${sweep.NAME}."
+    return (
+        near
+        or "placeholders are ${mounts.NAME}, ${outputs.NAME}, ${sweep.NAME} and ${params.NAME}."
+    )
 
 
 def _find_parameter(spec: Spec, number: int) -> Path:

@@ -254,6 +254,25 @@ Word = Annotated[str, Field(min_length=1), BeforeValidator(_parse_word)]
 Free = Annotated[
     str, BeforeValidator(_free), WithJsonSchema({"type": ["string", "number", "boolean"]})
 ]
+
+
+def _check_param(value: Any) -> Any:
+    if isinstance(value, dict | list):
+        raise make_error("a parameter is one value", "write a number, true or false, or text")
+    if isinstance(value, str) and (not value.isprintable() or "${" in value):
+        raise make_error(
+            "a parameter is one line without placeholders", "write the text into the field itself"
+        )
+    return _free(value)
+
+
+# It becomes part of other values, and must not change what they mean.
+Param = Annotated[
+    str,
+    Field(max_length=4096),
+    BeforeValidator(_check_param),
+    WithJsonSchema({"type": ["string", "number", "boolean"]}),
+]
 Saves = Annotated[
     int,
     Field(ge=1, le=999),

@@ -16,7 +16,7 @@ from runspec_jobs.document.reader import Document, Value
 from runspec_jobs.regex import regex
 from runspec_jobs.spec.field_marks import list_models
 from runspec_jobs.spec.model import Spec
-from runspec_jobs.spec.placeholders import PLACE, unescape_placeholders
+from runspec_jobs.spec.placeholders import PLACE, resolve_params, unescape_placeholders
 from runspec_jobs.spec.rules import NOTHING_TO_RUN, find_broken
 from runspec_jobs.spec.types import RECORDED
 
@@ -42,16 +42,21 @@ NO_SECRETS = ("key_pair", "kms_key", "public_key")  # names and places of keys
 
 def parse_spec(document: Document) -> tuple[Spec | None, list[Problem]]:
     """Return the spec in *document*, or None, and all problems in it."""
-    spec, problems = parse_model(Spec, document.value)
+    value, wrong, params = resolve_params(document.value)
+    spec, problems = parse_model(Spec, value)
+    if wrong:
+        places = {problem.path for problem in wrong}
+        return None, [*wrong, *(problem for problem in problems if problem.path not in places)]
+    problems = [_name_param(problem, params) for problem in problems]
     if spec is None:
         # Without the unknown keys, the rest may be valid, and its rules are checked in the same round.
-        known = _drop_keys(document.value, [p.path for p in problems if p.what.startswith(UNKNOWN)])
+        known = _drop_keys(value, [p.path for p in problems if p.what.startswith(UNKNOWN)])
         rest, _ = parse_model(Spec, known)
         problems += find_broken(rest) if rest is not None else ()
         # With `comand: [...]`, "nothing to run" says nothing that the hint on the misspelt key does not.
         return None, [p for p in problems if p.what not in _find_explained(problems)]
     # Rules between fields are checked only if every field is valid: they would otherwise repeat the same mistake.
-    problems = list(find_broken(spec))
+    problems = [_name_param(problem, params) for problem in find_broken(spec)]
     if problems:
         return None, problems
     return _unescape(spec), []
@@ -62,8 +67,15 @@ def parse_recorded(document: Document) -> tuple[Spec | None, list[Problem]]:
 
     Rules that are newer than the run do not count: its record stays readable.
     """
-    spec, problems = parse_model(Spec, document.value, context=RECORDED)
+    value, _, _ = resolve_params(document.value)
+    spec, problems = parse_model(Spec, value, context=RECORDED)
     return (None if spec is None else _unescape(spec)), problems
+
+
+def _name_param(problem: Problem, params: Mapping[Path, str]) -> Problem:
+    """Return *problem* with the parameter whose value it is about, if there is one."""
+    name = params.get(problem.path)
+    return problem if name is None else problem._replace(what=f"{problem.what}, from params.{name}")
 
 
 def _unescape(spec: Spec) -> Spec:

@@ -254,6 +254,9 @@ class Status(Document, Listed, WithChanges):
         description="null if the run is not elastic, has ended, or has too many nodes to list them."
     )
     want: Literal["run", "cancel", "destroy"] = Field(description="What was asked for last.")
+    params: dict[str, str] = Field(
+        description="The parameters of the spec, with the values of this run."
+    )
     resume: str | None = Field(
         description="The command that goes on from its last save; null if the run has not ended, has succeeded or has "
         "saved nothing, and if it has more than 50 nodes, whose saves are not looked for."

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from runspec_jobs.engine import apply as engine
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.source_runs import find_planned_run, place_of
-from runspec_jobs.errors import UsageError
 from runspec_jobs.load import chain_file, inputs
 from runspec_jobs.load.chain_file import ChainFile
 from runspec_jobs.load.inputs import PlanInputs
-from runspec_jobs.load.overrides import Overrides, override_job
+from runspec_jobs.load.overrides import Overrides, demand_job, demand_jobs, override_job
 from runspec_jobs.load.run_mounts import SourceRun
 from runspec_jobs.load.source import InvalidSpec, SourceFile
 from runspec_jobs.plan import model
@@ -86,17 +85,17 @@ def make_parent(plan: Plan, how: Condition, *, paired: bool) -> Parent:
 
 def read_jobs(
     file: ChainFile,
-    provider: str | None,
-    settings: Sequence[str],
+    overrides: Overrides,
     only: Sequence[str],
     until: Sequence[str],
     reporter: Reporter,
 ) -> ChainJobs:
     """Return the jobs of *file*; the arguments are those of `api.chains.load_chain`, which says what is raised."""
-    texts = [override_job(text, Overrides(provider, settings)) for text in file.texts]
+    provider = overrides.provider
+    texts = [override_job(text, overrides) for text in file.texts]
     specs = _parse_specs(replace(file, texts=tuple(texts)))
     wanted = _choose_jobs(specs, only, until)
-    _demand_jobs(settings, specs)
+    demand_jobs(overrides, specs)
     gathered = _Gathering(file, dict(zip(specs, texts, strict=True)), specs, provider, reporter)
     chosen = {name: made for name, made in gathered.gather().items() if name in wanted}
     chain = ChainJobs(chosen, provider)
@@ -122,22 +121,9 @@ def _parse_specs(file: ChainFile) -> dict[str, Spec]:
     return {spec.name: spec for spec in specs}
 
 
-def _demand_jobs(settings: Sequence[str], jobs: Collection[str]) -> None:
-    """Raise UsageError for a setting of a job that the chain does not have."""
-    for setting in settings:
-        job, colon, _ = setting.partition("=")[0].partition(":")
-        if colon:
-            _demand_job(job, jobs)
-
-
-def _demand_job(name: str, jobs: Collection[str]) -> None:
-    if name not in jobs:
-        raise UsageError(f"the chain has no job '{name}'", f"its jobs: {', '.join(jobs)}")
-
-
 def _choose_jobs(jobs: Mapping[str, Spec], only: Sequence[str], until: Sequence[str]) -> set[str]:
     for name in (*only, *until):
-        _demand_job(name, jobs)
+        demand_job(name, jobs)
     if not only and not until:
         return set(jobs)
     return {*only, *until}.union(*(ancestors(name, jobs) for name in until))

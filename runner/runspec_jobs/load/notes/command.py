@@ -144,6 +144,7 @@ def _list_known_names(spec: Spec) -> set[str]:
         *(variable("mounts", mount.name) for mount in spec.mounts),
         *(variable("outputs", output.name) for output in spec.outputs),
         *(variable("sweep", name) for name in list_parameters(spec.sweep)),
+        *spec.param_env,
     ]
     return {*(f"RUNSPEC_{name}" for name in NAMES), *made, *spec.env, *spec.secrets}
 

@@ -204,3 +204,93 @@ def test_other_options_conflict_with_a_live_run(capsys: Capture) -> None:
 
     assert code == Conflict.exit_code
     assert run(["destroy", "toy"]) == 0
+
+
+PARAMS = SPEC.replace("cluster: {nodes: 1}", "cluster: {nodes: '${params.nodes}'}").replace(
+    "provider: slurm\n", "provider: slurm\nparams: {size: 7b, nodes: 1, fast: false}\n"
+)
+
+
+@pytest.mark.process
+def test_parameters_are_part_of_the_plan_and_of_the_record(capsys: Capture) -> None:
+    Path("job.yaml").write_text(PARAMS.replace('[echo, "a b"]', '[echo, "${params.size}"]'))
+
+    code = run(
+        ["apply", "job.yaml", "--provider", "local", "--param", "size=13b", "--param", "fast=true"]
+    )
+    again = run(
+        ["apply", "job.yaml", "--provider", "local", "--param", "size=13b", "--param", "fast=true"]
+    )
+    first = capsys.readouterr()
+    run(["status", "toy"])
+    shown = capsys.readouterr().out
+    run(["status", "toy", "--json"])
+    (record,) = run_record.list_all()
+
+    assert (code, again) == (0, 0), first
+    assert record.spec.command == ("echo", "13b")
+    assert "  parameters: size=13b, nodes=1, fast=true\n" in shown
+    assert json.loads(capsys.readouterr().out)["params"] == {
+        "size": "13b",
+        "nodes": "1",
+        "fast": "true",
+    }
+    assert run(["apply", "job.yaml", "--provider", "local", "--param", "size=3b"]) == 0
+    assert len(run_record.list_all()) == 2
+
+
+def test_python_gives_parameters_as_a_mapping() -> None:
+    Path("job.yaml").write_text(PARAMS)
+
+    job = api.load("job.yaml", provider="local", params={"nodes": 1, "fast": True, "size": "a=b:c"})
+
+    assert dict(job.spec.params) == {"size": "a=b:c", "nodes": "1", "fast": "true"}
+
+
+@pytest.mark.parametrize(
+    ("param", "said"),
+    [
+        ("siz=1", "--param siz: job.yaml has no parameter 'siz'"),
+        ("size", "--param: 'size' is not NAME=VALUE"),
+        ("=1", "--param: '' is not NAME=VALUE"),
+        ("nodes=two", "--param nodes: 'two' is not a number, and the default is 1 (job.yaml:4:27)"),
+        (
+            "fast=yes",
+            "--param fast: 'yes' is not true or false, and the default is false (job.yaml:4:36)",
+        ),
+    ],
+)
+def test_a_parameter_of_another_name_or_kind_is_refused(
+    param: str, said: str, capsys: Capture
+) -> None:
+    Path("job.yaml").write_text(PARAMS)
+
+    codes = {
+        verb: run([verb, "job.yaml", "--param", param]) for verb in ("plan", "validate", "apply")
+    }
+
+    assert codes == {"plan": 2, "validate": 2, "apply": 2}
+    assert said in capsys.readouterr().err
+
+
+def test_a_parameter_of_a_chain_is_that_of_one_job_or_of_all_that_have_it(capsys: Capture) -> None:
+    own = PARAMS.replace("name: toy", "name: other")
+    Path("job.yaml").write_text(
+        f"{PARAMS}---\n{own}---\n{SPEC.replace('name: toy', 'name: third')}"
+    )
+
+    chain = api.chains.load_chain(
+        "job.yaml", provider="local", params={"other:size": "13b", "fast": True}
+    )
+
+    found = {name: dict(job.spec.params) for name, job in chain.jobs.items()}
+    assert found == {
+        "toy": {"size": "7b", "nodes": "1", "fast": "true"},
+        "other": {"size": "13b", "nodes": "1", "fast": "true"},
+        "third": {},
+    }
+    for wrong in ("x:size=1", "sise=1"):
+        assert run(["validate", "job.yaml", "--param", wrong]) == 2
+    err = capsys.readouterr().err
+    assert "the chain has no job 'x'" in err
+    assert "--param sise: no job of the chain has this parameter" in err
