@@ -18,6 +18,7 @@ from runspec_jobs.provider.machines import machine_shortfall
 from runspec_jobs.provider.spec_checks import (
     lacking,
     not_in_profile,
+    refuse_rules,
     secret_problems,
     too_many_tasks,
 )
@@ -33,6 +34,12 @@ LEAST_MEMORY = 4 << 20
 # https://docs.aws.amazon.com/batch/latest/APIReference/API_ComputeResourceUpdate.html for Fargate, and by default
 # https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html#vpc-limits-security-groups
 MOST_SECURITY_GROUPS = 5
+REFUSED = {
+    "lost stop": (
+        "a node that is left cannot tell AWS Batch that another one was lost",
+        "remove the entry, and write retry: {attempts: 1, spot_attempts: 1}",
+    )
+}
 RESERVED = "AWS_BATCH"
 # ARNs only: https://docs.aws.amazon.com/batch/latest/APIReference/API_Secret.html
 SECRETS_MANAGER = re.compile(r"aws-sm:arn:aws[a-z-]*:secretsmanager:.+")
@@ -45,6 +52,8 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _words(spec)
     yield from _container(spec)
     yield from _limits(spec, options)
+    if spec.cluster.nodes.max > 1:
+        yield from refuse_rules(spec, REFUSED)
     if facts.complete:
         yield from resources.check_region(facts)
         decision = decide(spec, options)
@@ -121,7 +130,7 @@ def _limits(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     if memory is not None and memory < LEAST_MEMORY and not options.fargate:
         message = f"{memory:,} bytes, but the least memory that AWS Batch takes is 4 MiB"
         yield Problem(("cluster", "memory"), message, "set memory: 4MiB or more")
-    attempts = spec.retry.attempts + spec.retry.spot_attempts - 1
+    attempts = spec.retry.attempts + spec.retry.lost_attempts - 1
     if attempts > MAX_ATTEMPTS and spec.cluster.capacity is not Capacity.ON_DEMAND:
         message = f"AWS Batch makes {MAX_ATTEMPTS} attempts in all, including preempted ones"
         yield Problem(("retry", "spot_attempts"), message, severity="note")

@@ -106,6 +106,7 @@ class Decision:
     placement: bool  # whether the machines must be close to each other
     attempts: int  # the attempts after preemptions included
     program_attempts: int  # the attempts of a program that fails
+    actions: Mapping[str, str | None]  # what follows an attempt for a reason that the service sees
     on_spot: bool  # whether machines may be reclaimed
     shared: Mapping[str, bool]  # name of a shared file system: whether the job only reads it
 
@@ -163,8 +164,9 @@ def decide(spec: Spec, options: AwsOptions) -> Decision:
         max_vcpus=_limit_vcpus(shape, node, machines, spec.max_parallel, options),
         disk_gib=_disk_gib(cluster.disk, options),
         placement=cluster.placement is not None,
-        attempts=min(MAX_ATTEMPTS, spec.retry.attempts + spec.retry.spot_attempts - 1),
+        attempts=min(MAX_ATTEMPTS, spec.retry.attempts + spec.retry.lost_attempts - 1),
         program_attempts=spec.retry.attempts,
+        actions={reason: spec.retry.action_of(reason) for reason in ("lost", "image")},
         on_spot=asked.spot or options.queue is not None,  # a queue may have any machines
         shared=_shared(spec.mounts),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runspec_aws import signed, timing
@@ -41,6 +41,7 @@ START = (
 # https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
 RECLAIMED = {"EC2": "Host EC2*", "FARGATE": "Your Spot Task was interrupted*"}
 LEFT = "143"
+NOT_PULLED = "CannotPull*"
 EVALUATE = (
     {"onExitCode": AGAIN, "action": "RETRY"},
     # A container that got SIGTERM: its spot machine is being reclaimed. Batch never retries a job that was terminated
@@ -78,14 +79,31 @@ def content(spec: Spec, decision: Decision, facts: Facts) -> dict[str, Any]:
 
 def retry_strategy(decision: Decision, options: AwsOptions) -> dict[str, Any]:
     """Return the retry strategy. With signed URLs, the agent keeps no count, so Batch counts all failures."""
-    rules = [rule for rule in EVALUATE if decision.on_spot or rule.get("onExitCode") != LEFT]
+    rules = list(_rules(decision, options))
     if options.files == "role":
-        return {"attempts": decision.attempts, "evaluateOnExit": [_reclaimed(options), *rules]}
+        return {"attempts": decision.attempts, "evaluateOnExit": rules}
     if decision.program_attempts > 1:
         always = {"onReason": "*", "action": "RETRY"}
         return {"attempts": decision.program_attempts, "evaluateOnExit": [always]}
     rules = [rule for rule in rules if rule.get("onExitCode") != AGAIN]
-    return {"attempts": decision.attempts, "evaluateOnExit": [_reclaimed(options), *rules]}
+    return {"attempts": decision.attempts, "evaluateOnExit": rules}
+
+
+def _rules(decision: Decision, options: AwsOptions) -> Iterator[dict[str, str]]:
+    """Yield the rules for attempts of which the agent has decided, and for those that it does not see end.
+
+    AWS Batch takes five: https://docs.aws.amazon.com/batch/latest/APIReference/API_RetryStrategy.html
+    """
+    after_loss = {} if decision.actions["lost"] != "stop" else {"action": "EXIT"}
+    yield _reclaimed(options) | after_loss
+    for rule in EVALUATE:
+        if rule.get("onExitCode") == LEFT:
+            if decision.on_spot:
+                yield rule | after_loss
+        elif "onReason" not in rule or decision.actions["image"] is None:
+            yield rule
+        elif decision.actions["image"] == "retry":
+            yield {"onReason": NOT_PULLED, "action": "RETRY"}
 
 
 def _reclaimed(options: AwsOptions) -> dict[str, str]:

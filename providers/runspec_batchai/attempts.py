@@ -40,7 +40,7 @@ def with_retries(line: str, attempts: int, retry: Mapping[str, Any]) -> str:
 def _rules(rules: Sequence[Mapping[str, Any]]) -> str:
     """Return shell text that exits with the exit code $c if *rules* end the job with it."""
     cases = []
-    for rule in rules:
+    for rule in (rule for rule in rules if "reason" not in rule):
         ranges = rule.get("codes", ())
         codes = [str(code) for first, last in ranges for code in range(first, last + 1)]
         then = 'exit "$c"' if rule["action"] == STOP else ":"

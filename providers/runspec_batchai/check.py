@@ -21,7 +21,12 @@ from runspec_jobs.provider import (
     interpreter,
 )
 from runspec_jobs.provider.machines import machine_shortfall
-from runspec_jobs.provider.spec_checks import lacking, literal_paths, not_in_profile
+from runspec_jobs.provider.spec_checks import (
+    lacking,
+    literal_paths,
+    not_in_profile,
+    refuse_rules,
+)
 
 # https://github.com/MicrosoftDocs/azure-docs/tree/main/articles/batch-ai, the notice of retirement
 ENDED = "Azure Batch AI ended on 31 March 2019: runspec can only plan, rehearse and export this job"
@@ -31,6 +36,20 @@ RESERVED = "AZ_BATCHAI"
 OTHERS = re.compile(rf"\$\{{?(?!{RESERVED}_)[A-Za-z_]\w*")
 READABLE = ("env:", "file:")
 AT = ("provider",)
+NOT_OOM = (
+    "no agent of runspec sees why a program was killed",
+    f"write exit_codes: [137], or {AWAY}",
+)
+REFUSED = {
+    "oom retry": NOT_OOM,
+    "oom stop": NOT_OOM,
+    "image retry": ("Batch AI pulls the image once", f"remove the entry, or {AWAY}"),
+    "timeout retry": ("the limit applies to all attempts together", f"remove the entry, or {AWAY}"),
+    "lost stop": (
+        "Batch AI itself starts a job anew of which a machine was lost",
+        f"remove the entry, or {AWAY}",
+    ),
+}
 
 
 def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
@@ -41,6 +60,7 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _container(decision, spec, facts)
     yield from _program(decision, spec)
     yield from _limits(decision, spec)
+    yield from refuse_rules(spec, REFUSED)
     yield from _places(spec, options)
     yield from _kept(decision, spec)
     yield from literal_paths(spec, "in a job of Batch AI, which has mounts and outputs elsewhere")

@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from runspec_jobs.provider import Capacity, Facts, Path, Problem, Spec
-from runspec_jobs.provider.spec_checks import secret_problems, too_many_tasks
+from runspec_jobs.provider.spec_checks import refuse_rules, secret_problems, too_many_tasks
 from runspec_local.naming import UNMOUNTABLE, VISIBLE
 
 READABLE = ("env:", "file:")
 MOST_TASKS = 10_000  # each is a process of its own, and one supervisor watches all of them
+NOT_OOM = ("no process of a job sees here what the kernel kills", "write exit_codes: [137]")
+REFUSED = {
+    "oom retry": NOT_OOM,
+    "oom stop": NOT_OOM,
+    "image retry": ("the image is pulled before the job starts", "remove the entry: repeat apply"),
+}
 MOST_NODES = 1000  # each is started by itself, and a cancel is seen when all have started
 
 
 def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _machine(spec, facts)
     yield from _places(spec)
+    yield from refuse_rules(spec, REFUSED)
     if facts.complete:
         yield from _unused(spec, facts)
         yield from _container(spec, facts)

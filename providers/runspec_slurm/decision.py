@@ -155,7 +155,7 @@ def decide(spec: Spec, facts: Facts) -> Decision:
         one_switch=asked.placement is not None and nodes_each(spec) > 1,
         has_adapters=asked.nodes.max > 1 or bool(asked.gpus),
         time_limit=_limit_time(spec.timeout, options, partitions),
-        requeued=spec.retry.attempts > 1 or spec.retry.spot_attempts > 1,
+        requeued=spec.retry.attempts > 1 or spec.retry.lost_attempts > 1,
         engine=engine,
         image=image,
         login=_find_login(image, options) if engine != "none" else None,

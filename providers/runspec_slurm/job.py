@@ -99,7 +99,7 @@ def _exports(decision: Decision, spec: Spec, run: str) -> Iterator[tuple[str, st
     yield "RUNSPEC_ENDS", "1"
     yield "RUNSPEC_SHARED", "/"
     yield "RUNSPEC_GRACE_S", str(options.grace)
-    yield "RUNSPEC_SPOT_ATTEMPTS", str(spec.retry.spot_attempts)
+    yield "RUNSPEC_SPOT_ATTEMPTS", str(spec.retry.lost_attempts)
     if spec.timeout:
         yield "RUNSPEC_TIMEOUT_S", str(spec.timeout)
     if spec.secrets:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runspec_emulators.aws.region import Region
 from runspec_emulators.azure_batch.emulator import AzureBatch
 from runspec_emulators.batch_ai import BatchAI
 from tests.e2e.test_ends import (
@@ -16,9 +17,15 @@ from tests.e2e.test_ends import (
     local as local,
     on_aws as on_aws,
     on_azure as on_azure,
+    preempt,
+    waiting,
 )
 from tests.support.azure.emulated_account import blobs as blobs  # a fixture
-from tests.support.slurm.project import Project, cluster as cluster, project as project
+from tests.support.little_memory import (
+    NEEDS_MORE,
+    little_memory as little_memory,  # a fixture
+)
+from tests.support.slurm.project import LIMIT_S, Project, cluster as cluster, project as project
 
 STOPS = [{"exit_codes": [42, "50..52"], "action": "stop"}]
 
@@ -116,3 +123,90 @@ def test_a_code_ends_two_nodes_on_azure_batch(on_azure: Local) -> None:
 @pytest.mark.slow
 def test_a_code_ends_a_job_of_batch_ai(batch_ai: BatchAI, tmp_path: Any, capsys: Any) -> None:
     check(Local(tmp_path, capsys), "azure-batch-ai")
+
+
+# Reasons: what has ended an attempt, whatever its exit code is.
+
+REASONS = [{"reason": "timeout", "action": "stop"}, {"reason": "oom", "action": "stop"}]
+WAYS = f"""\
+case "${{sweep.way}}" in
+slow) sleep 600;;
+killed) kill -9 $$;;
+*) exec python3 -c '{NEEDS_MORE}';;
+esac
+"""
+
+
+NUMBERED = 'echo "attempt $RUNSPEC_ATTEMPT"\n'
+
+
+def check_reasons(jobs: Any, provider: str) -> None:
+    ways = ["slow", "memory", "killed"]
+    more = {"run": WAYS, "sweep": {"way": ways}, "timeout": "20s", "max_parallel": 3}
+
+    status = ended(jobs, spec(provider, [], REASONS, **more))
+
+    begun = {task: found[1:] for task, found in attempts(status).items()}
+    assert begun == {0: (124, 1), 1: (137, 1), 2: (137, 2)}, "a code is a program's own"
+
+
+@pytest.mark.slow
+def test_reasons_end_tasks_on_aws_batch(little_memory: None, on_aws: Local) -> None:
+    check_reasons(on_aws, "aws-batch")
+
+
+@pytest.mark.slow
+def test_reasons_end_tasks_on_azure_batch(little_memory: None, on_azure: Local) -> None:
+    status = ended(
+        on_azure,
+        spec("azure-batch", [], REASONS[1:], run=NUMBERED + WAYS, sweep={"way": ["memory"]}),
+    )
+
+    _, log, _ = on_azure.said("logs", "job")
+    assert ("attempt 1" in log, "attempt 2" in log) == (True, False)
+    assert [(node["state"], node["exit_code"]) for node in status["nodes"]] == [("failed", 137)]
+
+
+@pytest.mark.process
+def test_a_timeout_ends_a_task_on_this_machine(local: Local) -> None:
+    more = {"run": "sleep 600", "sweep": {}, "timeout": "1s"}
+
+    status = ended(local, spec("local", [], REASONS[:1], **more))
+
+    assert attempts(status) == {0: ("failed", 124, 1)}
+
+
+@pytest.mark.slow
+def test_a_timeout_ends_a_task_on_slurm(project: Project) -> None:
+    more = {"run": "sleep 600", "sweep": {}, "timeout": "2s"}
+
+    status = ended(project, spec("slurm", [], REASONS[:1], **more))
+
+    assert attempts(status) == {0: ("failed", 124, 1)}
+
+
+NOT_AGAIN = {"on": [{"reason": "lost", "action": "stop"}]}
+
+
+@pytest.mark.slow
+def test_a_lost_machine_ends_a_job_on_aws_batch(on_aws: Local, region: Region) -> None:
+    waiting(on_aws, "aws-batch", cluster={"capacity": "spot"}, retry={"attempts": 2, **NOT_AGAIN})
+    (job,) = [one for one in region.control("GET", "jobs") if one["status"] == "RUNNING"]
+
+    region.control("POST", "reclaim", {"jobId": str(job["id"]), "notice_s": 0})
+
+    (node,) = on_aws.until_over(limit_s=2 * LIMIT_S)["nodes"]
+    assert (node["state"], len(node["attempts"])) == ("failed", 1)
+
+
+@pytest.mark.slow
+def test_a_lost_machine_ends_a_job_on_azure_batch(on_azure: Local, account: AzureBatch) -> None:
+    """The service starts the next attempt, which runs nothing."""
+    waiting(on_azure, "azure-batch", cluster={"capacity": "spot"}, retry=NOT_AGAIN)
+
+    preempt(account, notice_s=0)
+
+    (node,) = on_azure.until_over(limit_s=2 * LIMIT_S)["nodes"]
+    assert (node["state"], len(node["attempts"])) == ("failed", 2)
+    _, log, _ = on_azure.said("logs", "job")
+    assert "the attempt before was lost: retry.on says stop" in log

@@ -99,6 +99,8 @@ providers:
     + "command: [echo, '${sweep.list} ${sweep.random}']\nsweep: {list: [a, b], random: 1..3}\n",
     "failures that end a job": SHORT
     + "retry: {attempts: 3, on: [{exit_codes: [42, 50..52], action: retry}, {action: stop}]}\n",
+    "reasons that end a job": SHORT
+    + "retry: {attempts: 2, on: [{reason: lost, action: stop}, {reason: timeout, action: retry}]}\n",
     "a range below zero": HEAD + "command: [echo, '${sweep.n}']\nsweep: {n: -2..2}\n",
 }
 
@@ -348,6 +350,21 @@ BAD = {
     ),
     "a bound without a sweep": Wrong(SHORT + "max_parallel: 2\n", "max_parallel", shape=False),
     "no tries": Wrong(SHORT + "retry: {attempts: 0}\n", "retry.attempts"),
+    "an unknown reason": Wrong(
+        SHORT + "retry: {on: [{reason: memory, action: stop}]}\n", "retry.on[0].reason"
+    ),
+    "a reason and exit codes": Wrong(
+        SHORT + "retry: {on: [{reason: lost, exit_codes: [1], action: stop}]}\n",
+        "retry.on[0]",
+        shape=False,
+    ),
+    "a reason in an elastic job": Wrong(
+        SHORT.replace("local", "elsewhere")
+        + "cluster: {nodes: {min: 1, max: 2}}\n"
+        + "retry: {on: [{reason: lost, action: stop}]}\n",
+        "retry.on[0].reason",
+        shape=False,
+    ),
     "no exit codes": Wrong(
         SHORT + "retry: {on: [{exit_codes: [], action: stop}]}\n", "retry.on[0].exit_codes"
     ),

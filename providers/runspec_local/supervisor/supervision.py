@@ -20,7 +20,7 @@ from runspec_agent.base import setup_step
 from runspec_agent.base.end_causes import AWAY, MPI_HINT
 from runspec_agent.base.failure import STOPPED
 from runspec_agent.base.light_typing import Any
-from runspec_agent.base.retry_rules import is_final
+from runspec_agent.base.retry_rules import TIMEOUT, is_final
 from runspec_local.errors import full_disk, not_started
 from runspec_local.session.container_engine import await_container, remove_container
 from runspec_local.supervisor import durable, elastic, ending
@@ -443,8 +443,9 @@ class Supervisor:
             code = TOO_LONG
         elif self.job["launch"] != "none" and attempt.codes.get(0) == 0 and not attempt.reason:
             code = 0  # the first node decides: it started the processes of the others
+        reason = TIMEOUT if attempt.late else None
         again = self.tried[task] < self.job["attempts"] and "elastic" not in self.job
-        again = again and not attempt.unable and not is_final(self.job, code)
+        again = again and not attempt.unable and not is_final(self.job, code, reason)
         if attempt.reason == STOP or (code and task in self.unwanted):
             self.stopped.add(task)
         elif code and again and not self.cancelled:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from runspec_agent.base.retry_rules import is_final
+from runspec_agent.base.retry_rules import OOM, is_final
 from runspec_jobs.provider import State, Status
 from runspec_slurm import reasons
 from runspec_slurm.status.states import LAUNCH_SIGNAL, STOPPED, Task
@@ -109,7 +109,8 @@ def _is_left(task: Task, record: Mapping[str, Any]) -> bool:
     if record.get("elastic"):
         most: int | None = record.get("spot_attempts")
         return most is None or task.attempts < most
-    if is_final(record, code(task)):
+    out = task.row is not None and task.row.state == "OUT_OF_MEMORY"
+    if is_final(record, code(task), OOM if out else None):
         return False
     mine = {end for end in task.codes if (end.task, end.rank) == (task.number, 0)}
     failures = mine | {AttemptKey(task.number, task.attempts, 0)}

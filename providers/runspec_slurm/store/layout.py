@@ -72,7 +72,7 @@ def describe(decision: Decision, spec: Spec, run: str, facts: Facts) -> dict[str
         count=decision.arrays.tasks,
         tries=spec.retry.attempts,
         spot=False,  # no machine has a notice to poll: Slurm signals the job before it ends
-        spot_attempts=spec.retry.spot_attempts,
+        spot_attempts=spec.retry.lost_attempts,
         slurm={
             "array": decision.is_array,
             "argv": list(job.make_argv(decision, run)),

@@ -1,31 +1,46 @@
 """The rules of `retry.on`: whether another attempt may follow one that has ended in some way.
 
 A run's record has them as `retry_on`, in order, and the first that matches decides. Each is a mapping with `action`,
-which is `retry` or `stop`, and `codes`, a list of the first and the last exit code of ranges; a rule without `codes`
-matches any code. Only runs whose spec has rules have the field.
+which is `retry` or `stop`, and `codes`, a list of the first and the last exit code of ranges, or `reason`. A rule with
+neither matches every failure of a program. Only runs whose spec has rules have the field.
 """
 
 from typing import Any, Mapping, Optional
 
 RULES = "retry_on"
-STOP = "stop"
+RETRY, STOP = "retry", "stop"
+LOST, OOM, IMAGE, TIMEOUT = "lost", "oom", "image", "timeout"  # reasons
+APART = (LOST, IMAGE)  # with no failure of a program: only a rule that names the reason matches
 
 
-def find_action(record: Mapping[str, Any], code: int) -> Optional[str]:
-    """Return the action of the first rule of *record* for an attempt that failed with *code*, or None.
+def find_action(
+    record: Mapping[str, Any], code: int = 0, reason: Optional[str] = None
+) -> Optional[str]:
+    """Return the action of the first rule of *record* for an attempt that ended with *code*, or None.
 
-    >>> rules = [{"codes": [[42, 43]], "action": "stop"}]
-    >>> find_action({"retry_on": rules}, 43), find_action({"retry_on": rules}, 1)
-    ('stop', None)
+    >>> rules = [{"codes": [[42, 43]], "action": "stop"}, {"reason": "oom", "action": "retry"}, {"action": "stop"}]
+    >>> find_action({"retry_on": rules}, 43), find_action({"retry_on": rules}, 137, "oom")
+    ('stop', 'retry')
+    >>> find_action({"retry_on": rules}, 75, "lost") is None
+    True
     """
     for rule in record.get(RULES) or ():
-        codes = rule.get("codes")
-        if codes is None or any(first <= code <= last for first, last in codes):
-            action: str = rule["action"]
+        action: str = rule["action"]
+        if "reason" in rule:
+            if rule["reason"] == reason:
+                return action
+        elif reason in APART:
+            continue
+        elif "codes" not in rule or any(first <= code <= last for first, last in rule["codes"]):
             return action
     return None
 
 
-def is_final(record: Mapping[str, Any], code: int) -> bool:
-    """Return whether the rules of *record* end a task that failed with *code*, whatever attempts are left."""
-    return find_action(record, code) == STOP
+def asks_for(record: Mapping[str, Any], reason: str) -> bool:
+    """Return whether a rule of *record* names *reason*."""
+    return any(rule.get("reason") == reason for rule in record.get(RULES) or ())
+
+
+def is_final(record: Mapping[str, Any], code: int, reason: Optional[str] = None) -> bool:
+    """Return whether the rules of *record* end a task that failed so, whatever attempts are left."""
+    return find_action(record, code, reason) == STOP

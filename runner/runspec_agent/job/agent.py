@@ -9,7 +9,14 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from runspec_agent.base import end_causes, files, process, record_formats, setup_step
+from runspec_agent.base import (
+    end_causes,
+    files,
+    process,
+    record_formats,
+    retry_rules,
+    setup_step,
+)
 from runspec_agent.base.failure import UNSAVED_CODE
 from runspec_agent.base.job_env import LOST, STOPPED, USAGE, Failure, read
 from runspec_agent.base.process import Child, Signals
@@ -32,7 +39,7 @@ from runspec_agent.transfer.log_uploader import Log
 from runspec_agent.transfer.output_saver import Saver
 from runspec_agent.transfer.store_mirror import Mirror
 from runspec_agent.transfer.workdir import Workdir
-from runspec_agent.usage import background
+from runspec_agent.usage import background, oom_kills
 from runspec_agent.usage.background import Usage
 
 if TYPE_CHECKING:
@@ -99,12 +106,14 @@ class Agent:
                 if self._stopped():
                     print_line("{}, leaving".format(stop_request.WHY))
                     return STOPPED
-                failures = Failures(self.bucket, self.at, self.record)
-                ended = failures.ended_with(self.index)
+                ended = self._ended_before()
                 if ended is not None:
-                    print_line("retry.on has ended this task, with {}: leaving".format(ended))
-                    return failures.shown(ended)
+                    return ended
                 self._begin(signals)
+                if self._follows_loss():
+                    return Failures(self.bucket, self.at, self.record).end(
+                        self.place, LOST, "the attempt before was lost"
+                    )
                 if self.record.get("elastic"):
                     return self._elastic(argv, signals)
                 if self.record["shape"] == "array" and self.record["nodes"] > 1:
@@ -129,6 +138,25 @@ class Agent:
         return bool(self.record["sweep"]) and stop_request.is_stopped(
             self.bucket, self.at, self.index
         )
+
+    def _ended_before(self) -> Optional[int]:
+        """Return the exit code of an attempt that is not to begin, because a rule has ended the task before."""
+        failures = Failures(self.bucket, self.at, self.record)
+        ended = failures.ended_with(self.index)
+        if ended is None:
+            return None
+        print_line("retry.on has ended this task, with {}: leaving".format(ended))
+        return failures.shown(ended)
+
+    def _follows_loss(self) -> bool:
+        """Return whether the attempt before was lost, and a rule wants none after that.
+
+        The first node decides. On Slurm, `attempts.Lost` has ended the task before.
+        """
+        if self.place.rank or not retry_rules.is_final(self.record, LOST, retry_rules.LOST):
+            return False
+        failures, before = Failures(self.bucket, self.at, self.record), self.place.attempt - 1
+        return before > 0 and not failures.has_failed(self.place, before)
 
     def _begin(self, signals: Signals) -> None:
         """Find out the number of this attempt, and upload the log from here on."""
@@ -345,6 +373,7 @@ class Agent:
             raise Failure("the job cannot be prepared: {}".format(error), USAGE) from error
         env = {name: files.local(value) for name, value in self.env.items()}
         child = Child(["/bin/sh", script, *argv], env, self.workdir.cwd)
+        kills = oom_kills.watch(self.record)
         saver.start()
         if mirror is not None:
             mirror.start()
@@ -354,6 +383,8 @@ class Agent:
             lost = saver.finish()
             if mirror is not None:
                 mirror.finish()
+        if oom_kills.explain(kills, code) and self.own:
+            Failures(self.bucket, self.at, self.record).note_oom(self.place)
         for line in lost:
             print_line("not saved: {}".format(line))
         if lost:
@@ -488,7 +519,9 @@ class Agent:
         together = None if self.round is None else self.round.number
         # If the store is full, there would be no room for another attempt either.
         full = self.unsaved == end_causes.FULL or (self.gang is not None and self.gang.full)
-        return Failures(self.bucket, self.at, self.record).judge(self.place, code, together, full)
+        reason = retry_rules.TIMEOUT if self.cause == end_causes.TIMEOUT else None
+        failures = Failures(self.bucket, self.at, self.record)
+        return failures.judge(self.place, code, together, full, reason)
 
     def _excused(self, code: int) -> bool:
         """Return whether *code* does not count as a failure of this node."""

@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
-from runspec_agent.base import end_causes, files, process
+from runspec_agent.base import end_causes, files, process, retry_rules
 from runspec_agent.base.failure import Failure
 from runspec_agent.base.fork import Forked
 from runspec_agent.base.process import STOPS, Signals
@@ -21,6 +21,8 @@ from runspec_agent.retry.exit_barrier import ExitBarrier
 from runspec_agent.retry.failure_count import AGAIN, Failures
 from runspec_agent.retry.retry_rounds import RetryRound
 from runspec_agent.store.base import Bucket
+from runspec_agent.usage import oom_kills
+from runspec_agent.usage.oom_kills import OomKills
 
 ASLEEP_S = 60.0  # at most between two looks; the end of the agent and each signal interrupt it
 SIGNALLED = 128
@@ -76,12 +78,18 @@ def run(work: Callable[[Watch], int], signals: Signals) -> Tuple[int, Optional[B
 
 
 def exit_code(
-    bucket: Bucket, at: str, record: Dict[str, Any], code: int, begun: Optional[Begun]
+    bucket: Bucket,
+    at: str,
+    record: Dict[str, Any],
+    code: int,
+    begun: Optional[Begun],
+    kills: Optional[OomKills] = None,
 ) -> int:
     """Return the exit code of this node for what `run` returned; the end of a killed agent is recorded.
 
-    An agent that is killed counts as a failure, as if its program had been killed. In an elastic job, it is a lost
-    node, which comes back. Where the store refuses to count it, no other attempt follows, which could go on for ever.
+    An agent that is killed counts as a failure, as if its program had been killed; *kills* are those since it began.
+    In an elastic job, it is a lost node, which comes back. Where the store refuses to count it, no other attempt
+    follows, which could go on for ever.
     """
     if code >= 0:
         return code
@@ -89,6 +97,8 @@ def exit_code(
     if begun is None or -code in STOPS:
         return killed
     try:
+        if oom_kills.explain(kills, killed):
+            Failures(bucket, at, record).note_oom(begun.place)
         return _recorded(bucket, at, record, killed, begun)
     except Failure as failure:
         print("runspec: the failure cannot be counted: {}".format(failure), file=sys.stderr)
@@ -106,17 +116,20 @@ def _recorded(bucket: Bucket, at: str, record: Dict[str, Any], killed: int, begu
         return end.code
     if record.get("elastic"):
         return AGAIN
-    return _judged(bucket, at, record, begun, end.code)
+    return _judged(bucket, at, record, begun, end.code, end.cause)
 
 
-def _judged(bucket: Bucket, at: str, record: Dict[str, Any], begun: Begun, code: int) -> int:
+def _judged(
+    bucket: Bucket, at: str, record: Dict[str, Any], begun: Begun, code: int, cause: str
+) -> int:
     """Count the failure as the agent would have done, tell the other nodes, and return the exit code of this node."""
     identity, nodes = begun.place, record["nodes"]
     if record["shape"] == "nodes" and identity.rank > 0:  # the first node decides
         prefix = "{}gang/{}/{}/".format(at, identity.task, identity.attempt)
         ExitBarrier(bucket, prefix, identity.rank, nodes).tell(code)
         return code
-    number = Failures(bucket, at, record).judge(identity, code, begun.round)
+    reason = retry_rules.TIMEOUT if cause == end_causes.TIMEOUT else None
+    number = Failures(bucket, at, record).judge(identity, code, begun.round, reason=reason)
     if begun.round is not None:
         prefix = "{}rounds/{}/".format(at, identity.task)
         why = "node {} exited with {}".format(identity.rank, number)

@@ -15,6 +15,7 @@ from runspec_agent.job.agent_watch import Watch
 from runspec_agent.retry import attempts, multi_instance
 from runspec_agent.store import base as store
 from runspec_agent.transfer import log_times, log_uploader
+from runspec_agent.usage import oom_kills
 
 
 def main(argv: List[str]) -> int:
@@ -46,12 +47,14 @@ def _main(argv: List[str]) -> int:
         if not record.get("ends"):  # another process watches over this one
             return _run(Agent(bucket, env, crew, record), command, signals)
 
+        kills = oom_kills.watch(record)
+
         def work(watch: Watch) -> int:
             with Signals() as signals:
                 return _run(Agent(bucket, env, crew, record), command, signals, watch)
 
         code, begun = agent_watch.run(work, signals)
-    return agent_watch.exit_code(bucket, at, record, code, begun)
+    return agent_watch.exit_code(bucket, at, record, code, begun, kills)
 
 
 def _run(agent: Agent, argv: List[str], signals: Signals, watch: Optional[Watch] = None) -> int:

@@ -26,7 +26,14 @@ import threading
 import time
 from typing import Dict, List, Mapping, Optional
 
-from runspec_agent.base import end_causes, limits, process, record_formats, task_identity
+from runspec_agent.base import (
+    end_causes,
+    limits,
+    process,
+    record_formats,
+    retry_rules,
+    task_identity,
+)
 from runspec_agent.base.job_env import LOST, STOPPED, USAGE, Failure, read
 from runspec_agent.base.process import Child, Signals
 from runspec_agent.base.task_identity import TaskIdentity, place
@@ -39,6 +46,7 @@ from runspec_agent.retry.failure_count import AGAIN, Failures
 from runspec_agent.retry.retry_rounds import TOO_LONG
 from runspec_agent.store import base
 from runspec_agent.store.base import Bucket
+from runspec_agent.usage import oom_kills
 
 CANCELLED = "cancelled"
 AT = "runs/{}/"
@@ -93,6 +101,8 @@ class Batch:
         self.ends = ExitRecords(bucket, self.at, self.place, "batch", exit_records.name(env))
         self.lost = Lost(bucket, self.at, self.record, self.place)
         self._next_look = self._failed_at = 0.0
+        self.kills = oom_kills.watch(self.record)
+        self.out_of_memory: List[int] = []  # ranks of which srun says so
         self.late = False  # whether a time limit has ended this attempt
 
     def run(self, argv: List[str], signals: Signals) -> int:
@@ -155,6 +165,9 @@ class Batch:
                 raise self._killed(0, code)
             if code in OF_AGENT or (code and not _contained(argv)):
                 return code  # the agent has said why
+            if retry_rules.find_action(self.record, code, retry_rules.IMAGE) == retry_rules.RETRY:
+                failures = Failures(self.bucket, self.at, self.record)
+                code = failures.judge(self.place, code, reason=retry_rules.IMAGE) if code else 1
             raise Failure(NOT_STARTED if code else UNPROVEN, code or 1)
         return int(first["code"]) if many else code
 
@@ -167,7 +180,8 @@ class Batch:
         self.late = True
         if self.record.get("elastic"):
             return TOO_LONG
-        return Failures(self.bucket, self.at, self.record).judge(self.place, TOO_LONG)
+        failures = Failures(self.bucket, self.at, self.record)
+        return failures.judge(self.place, TOO_LONG, reason=retry_rules.TIMEOUT)
 
     def _limit(self) -> Optional[str]:
         """Return which limit of Slurm is near, after a signal to end that did not come from runspec; else None."""
@@ -193,8 +207,15 @@ class Batch:
         why = "the agent of node {} was killed by signal {}".format(rank, code - SIGNALLED)
         if not self.record.get("elastic"):
             identity = self.place._replace(rank=rank)
-            return Failure(why, Failures(self.bucket, self.at, self.record).judge(identity, code))
+            reason = retry_rules.OOM if self._ran_out(rank, code) else None
+            failures = Failures(self.bucket, self.at, self.record)
+            return Failure(why, failures.judge(identity, code, reason=reason))
         return Failure(why, AGAIN)
+
+    def _ran_out(self, rank: int, code: int) -> bool:
+        """Return whether the agent of a node was killed for its memory, as srun says of another node."""
+        mine = rank == 0 and oom_kills.explain(self.kills, code)
+        return mine or rank in self.out_of_memory
 
     def _wrong(self, step: "Optional[Step]") -> Optional[Failure]:
         """Return why the job has to end now: it timed out, or a node whose exit decides has ended."""
@@ -206,6 +227,7 @@ class Batch:
             return Failure(said, TOO_LONG)
         if step is not None and step.code is None and now >= self._next_look:
             self._next_look = now + LOOK_S
+            self.out_of_memory = step.out_of_memory
             for rank in step.killed:
                 if self.ends.read(str(rank)) is None:
                     return self._killed(rank, SIGNALLED + signal.SIGKILL)
@@ -309,6 +331,7 @@ class Step(Child):
         super().__init__(argv, dict(env, SLURM_OVERLAP="1"), stderr=subprocess.PIPE)
         self._ends = ends
         self._stopped = False
+        self.out_of_memory: List[int] = []  # those of *killed* that used too much memory
         self.killed: List[int] = []  # ranks of which srun says that a signal ended their agents
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -320,7 +343,9 @@ class Step(Child):
             match = KILLED.match(text)
             if match is not None:
                 first, last = match.group(1), match.group(2) or match.group(1)
-                self.killed.extend(range(int(first), int(last) + 1))
+                ranks = range(int(first), int(last) + 1)
+                self.out_of_memory.extend(ranks if "Out Of Memory" in text else ())
+                self.killed.extend(ranks)
             sys.stderr.write(text)
             sys.stderr.flush()
 

@@ -18,14 +18,21 @@ class Failures:
     def __init__(self, bucket: Bucket, at: str, record: Dict[str, Any]) -> None:
         self.bucket, self.record = bucket, record
         self.at = at + "failures/"
+        self.oom = at + "oom/{}/{}/"  # has the ranks of nodes of an attempt that ran out of memory
         self.over = at + "over/"  # names TASK-CODE of tasks that a rule of `retry.on` has ended
 
     def judge(
-        self, identity: TaskIdentity, code: int, together: Optional[int] = None, last: bool = False
+        self,
+        identity: TaskIdentity,
+        code: int,
+        together: Optional[int] = None,
+        last: bool = False,
+        reason: Optional[str] = None,
     ) -> int:
         """Record a failure with *code*, and return this node's exit code: AGAIN if another attempt follows.
 
         *last*: none follows, although there may be one left.
+        *reason* is one of `retry_rules`, if there is one.
         *together* is the number of an attempt whose nodes succeed or fail together: their failures count as one.
         """
         mine = "{}{}-{}/".format(self.at, identity.task, identity.rank)
@@ -36,19 +43,43 @@ class Failures:
             counted = "{}{}-all/".format(self.at, identity.task)
             self._put(counted + str(together), text)
         count = sum(1 for _ in self.bucket.listing(counted))
-        if count < self.record["attempts"] and retry_rules.is_final(self.record, code):
-            # The first node decides for all nodes of a task whose service starts them together.
-            if identity.rank == 0:
-                self._put("{}{}-{}".format(self.over, identity.task, code), text)
-            print("runspec: failed with {}: retry.on says stop".format(code), file=sys.stderr)
-            sys.stderr.flush()
-            return self.shown(code)
+        reason = reason or self._oom(identity)
+        if count < self.record["attempts"] and retry_rules.is_final(self.record, code, reason):
+            return self.end(identity, code, "failed with {}{}".format(code, _named(reason)))
         if count < self.record["attempts"] and not last:
-            said = "runspec: failed with {}; this was attempt {} of {}"
-            print(said.format(code, count, self.record["attempts"]), file=sys.stderr)
+            said = "runspec: failed with {}{}; this was attempt {} of {}"
+            print(
+                said.format(code, _named(reason), count, self.record["attempts"]), file=sys.stderr
+            )
             sys.stderr.flush()
             return AGAIN
         return self.shown(code)
+
+    def note_oom(self, identity: TaskIdentity) -> None:
+        """Record that this node ran out of memory, also for the node that judges the attempt."""
+        self._put(self.oom.format(identity.task, identity.attempt) + str(identity.rank), b"")
+
+    def _oom(self, identity: TaskIdentity) -> Optional[str]:
+        if not retry_rules.asks_for(self.record, retry_rules.OOM):
+            return None
+        noted = self.bucket.listing(self.oom.format(identity.task, identity.attempt))
+        return retry_rules.OOM if any(True for _ in noted) else None
+
+    def end(self, identity: TaskIdentity, code: int, why: str) -> int:
+        """Record that a rule ends the task, also for services that look at no exit codes; return this node's code.
+
+        The first node decides for all nodes of a task whose service starts them together.
+        """
+        if identity.rank == 0:
+            self._put("{}{}-{}".format(self.over, identity.task, code), b"")
+        print("runspec: {}: retry.on says stop".format(why), file=sys.stderr)
+        sys.stderr.flush()
+        return self.shown(code)
+
+    def has_failed(self, identity: TaskIdentity, attempt: int) -> bool:
+        """Return whether an *attempt* of this node is recorded as a failure."""
+        mine = "{}{}-{}/{}-".format(self.at, identity.task, identity.rank, attempt)
+        return any(True for _ in self.bucket.listing(mine))
 
     def last(self, identity: TaskIdentity) -> Optional[int]:
         """Return the exit code of the last failure of this node, or None."""
@@ -84,3 +115,7 @@ class Failures:
             return AGAIN
         hidden = (AGAIN, STOPPED) if self.record.get("ends") else (AGAIN,)
         return 1 if code in hidden else code
+
+
+def _named(reason: Optional[str]) -> str:
+    return " ({})".format(reason) if reason else ""

@@ -44,6 +44,11 @@ class Cgroup(NamedTuple):
             return None
         return limit if limit < UNLIMITED else None
 
+    def oom_kills(self) -> int:
+        """Return how many processes the kernel has killed for their memory. Linux 4.13 counts them in version 1."""
+        two = self.version == 2
+        return _words(self.memory, "memory.events" if two else "memory.oom_control")["oom_kill"]
+
     def members(self) -> Set[int]:
         """Return its processes; those outside of this process id namespace are 0."""
         return {int(pid) for pid in _text(self.memory, "cgroup.procs").split()}

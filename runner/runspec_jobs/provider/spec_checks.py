@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
 from runspec_jobs.provider.types import Options
@@ -32,6 +32,16 @@ def lacking(provider: str, key: str, example: str, why: str = "") -> Problem:
     hint = f"add providers: {{{provider}: {{{key}: {example}}}}} to the profile"
     message = f"the profile has no `{key}`{', ' + why if why else ''}"
     return Problem(("provider",), message, hint, lacks=f"{key}: {example}")
+
+
+def refuse_rules(spec: Spec, refused: Mapping[str, tuple[str, str]]) -> Iterator[Problem]:
+    """Yield a problem for each entry of `retry.on` that a provider cannot carry out.
+
+    *refused* has, by a reason and an action such as `image retry`, why that is so and what to do.
+    """
+    for number, rule in enumerate(spec.retry.on):
+        if (found := refused.get(f"{rule.reason} {rule.action}")) is not None:
+            yield Problem(("retry", "on", number, "reason"), *found)
 
 
 def too_many_tasks(spec: Spec, most: int, why: str) -> Iterator[Problem]:

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from runspec_agent.base.retry_rules import RULES
+from runspec_agent.base.retry_rules import LOST, RULES, STOP, find_action
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.document.nodes import Text, resolve, resolve_kind
 from runspec_jobs.spec.metric import Metric, Sizes
@@ -456,10 +456,17 @@ class RetryRule(Model):
         default=None,
         json_schema_extra={"minItems": 1},
         description="Exit codes of the attempt, as `status` shows them: `[42, 43]`, or `[130..145]` for a range. "
-        "An entry without `exit_codes` is the last one, and matches every other failure.",
+        "An entry without `exit_codes` and `reason` is the last one, and matches every other failure.",
+    )
+    reason: Literal["oom", "timeout", "image", "lost"] | None = Field(
+        default=None,
+        description="Instead of exit codes. `oom`: the kernel killed a process of the job for its memory. `timeout`: "
+        "it took longer than `timeout`. `image`: its image could not be pulled. `lost`: its machine was reclaimed or "
+        "failed. A job ends where its image cannot be pulled, and is retried after all others, unless an entry says "
+        "otherwise.",
     )
     action: Literal["retry", "stop"] = Field(
-        description="`retry`: another attempt follows if `attempts` has one left, as without an entry. "
+        description="`retry`: another attempt follows if `attempts` (after `lost`, `spot_attempts`) has one left. "
         "`stop`: none follows."
     )
 
@@ -467,7 +474,14 @@ class RetryRule(Model):
     def recorded(self) -> dict[str, Any]:
         """The rule as `runspec_agent.base.retry_rules` reads it."""
         codes = {} if self.exit_codes is None else {"codes": [list(c) for c in self.exit_codes]}
-        return {**codes, "action": self.action}
+        reason = {"reason": self.reason} if self.reason else {}
+        return {**codes, **reason, "action": self.action}
+
+    @model_validator(mode="after")
+    def _check_one(self) -> Self:
+        if self.exit_codes is not None and self.reason is not None:
+            raise make_error("an entry has exit_codes or reason", "write two entries, one for each")
+        return self
 
 
 class Retry(Model):
@@ -484,7 +498,7 @@ class Retry(Model):
     )
     on: tuple[RetryRule, ...] = Field(
         default=(),
-        description="Which failures another attempt follows: `[{exit_codes: [42, 43], action: stop}]`. The first "
+        description="What follows a failure: `[{exit_codes: [42, 43], action: stop}, {reason: oom, action: retry}]`. The first "
         "entry that matches an attempt decides, and a failure that matches none is retried.",
     )
 
@@ -492,6 +506,15 @@ class Retry(Model):
     def rules(self) -> dict[str, Any]:
         """The field `retry_on` of records, for runs whose spec has rules."""
         return {RULES: [rule.recorded for rule in self.on]} if self.on else {}
+
+    def action_of(self, reason: str) -> str | None:
+        """Return what follows an attempt that ended for *reason*, if an entry says so."""
+        return find_action(self.rules, reason=reason)
+
+    @property
+    def lost_attempts(self) -> int:
+        """`spot_attempts`, or 1 if no attempt follows one whose machine was lost."""
+        return 1 if self.action_of(LOST) == STOP else self.spot_attempts
 
 
 Program = Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+from runspec_agent.base.retry_rules import APART
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
 from runspec_jobs.errors import UsageError
 from runspec_jobs.spec.interpreter import interpreter
@@ -300,10 +301,14 @@ def _check_retry(spec: Spec) -> Iterator[Problem]:
     rules = spec.retry.on
     for number, rule in enumerate(rules):
         where: Path = ("retry", "on", number)
-        if rule.exit_codes is None and number + 1 < len(rules):
+        if rule.exit_codes is None and rule.reason is None and number + 1 < len(rules):
             message = "it matches every failure, so that no entry after it has an effect"
             yield Problem(where, message, "add exit_codes: [1], or make it the last entry")
-        if rule.action == "retry" and spec.retry.attempts == 1:
+        if rule.reason is not None and spec.cluster.nodes.elastic:
+            message = "the nodes of an elastic job know the exit code of a failure, and no reason"
+            hint = "write exit_codes: [137], or for lost nodes retry.spot_attempts"
+            yield Problem((*where, "reason"), message, hint)
+        if rule.action == "retry" and rule.reason not in APART and spec.retry.attempts == 1:
             message = "another attempt never follows with attempts: 1, the default"
             yield Problem((*where, "action"), message, "write retry: {attempts: 3, on: [...]}")
 

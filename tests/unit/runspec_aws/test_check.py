@@ -23,6 +23,11 @@ LOGIN = "aws-sm:arn:aws:secretsmanager:eu-west-1:123456789012:secret:registry-a1
 # What a spec asks for, the profile beside the usual one, and where the error is.
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
     "more nodes than Batch has": ({"cluster": {"nodes": 1001}}, {}, ("cluster", "nodes")),
+    "nodes that end when one is lost": (
+        {"cluster": {"nodes": 2}, "retry": {"on": [{"reason": "lost", "action": "stop"}]}},
+        {},
+        ("retry", "on", 0, "reason"),
+    ),
     "tasks of nodes above an array": (
         {"cluster": {"nodes": 2}, "sweep": {"a": "1..5001"}},
         {},

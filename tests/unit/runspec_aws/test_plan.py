@@ -285,6 +285,31 @@ def test_a_reclaimed_machine_is_tried_again_and_a_failure_is_not() -> None:
     assert len(strategy["evaluateOnExit"]) <= 5
 
 
+@pytest.mark.parametrize("capacity", ["on-demand", "spot"])
+@pytest.mark.parametrize("reason", ["lost", "image"])
+@pytest.mark.parametrize("action", ["retry", "stop"])
+def test_the_service_gets_the_rules_for_what_no_agent_sees(
+    capacity: str, reason: str, action: str
+) -> None:
+    retry = {"spot_attempts": 4, "on": [{"reason": reason, "action": action}]}
+
+    wanted = spec(retry=retry, cluster={"capacity": capacity})
+    strategy = steps(wanted)["definition"].do.params["retryStrategy"]
+
+    *rules, last = strategy["evaluateOnExit"]
+    lost = "EXIT" if (reason, action) == ("lost", "stop") else "RETRY"
+    assert rules[0] == {"onStatusReason": "Host EC2*", "action": lost}
+    assert {r["action"] for r in rules if r.get("onExitCode") == "143"} <= {lost}
+    pulled = {r["onReason"] for r in rules if "onReason" in r}
+    usual = {"CannotPullContainerError: context canceled*"}
+    assert pulled == (
+        usual if reason == "lost" else {"CannotPull*"} if action == "retry" else set()
+    )
+    assert len(rules) < 5
+    assert last == {"onStatusReason": "*", "action": "EXIT"}
+    assert strategy["attempts"] == (1 if lost == "EXIT" else 4)
+
+
 def test_the_code_for_another_try_is_the_one_that_the_job_gives() -> None:
     assert str(failure_count.AGAIN) == definition.AGAIN
 

@@ -39,6 +39,13 @@ def test_a_place_stays_below_its_root(scheme: str) -> None:
     ]
 
 
+@pytest.mark.parametrize(("reason", "count"), [("oom", 1), ("image", 1), ("timeout", 0)])
+def test_a_rule_that_nothing_here_can_follow_is_refused(reason: str, count: int) -> None:
+    rules = [{"reason": reason, "action": "retry"}]
+
+    assert len(told({"retry": {"attempts": 2, "on": rules}})) == count
+
+
 @pytest.mark.parametrize("scheme", ["store", "shared"])
 def test_a_place_to_be_read_is_there(scheme: str) -> None:
     source = f"{scheme}://data"

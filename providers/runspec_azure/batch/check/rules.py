@@ -16,8 +16,15 @@ from runspec_azure.resources import request, vm_sizes
 from runspec_azure.resources.vm_sizes import Machine
 from runspec_jobs.provider import Capacity, Facts, Problem, Spec, did_you_mean
 from runspec_jobs.provider.machines import GPU_MULTIPLE, MachineRequest
-from runspec_jobs.provider.spec_checks import lacking, literal_paths, too_many_tasks
+from runspec_jobs.provider.spec_checks import lacking, literal_paths, refuse_rules, too_many_tasks
 
+# https://learn.microsoft.com/rest/api/batchservice/tasks/create-task#taskconstraints
+REFUSED = {
+    "image retry": (
+        "Azure Batch retries a task whose command failed, and none whose image cannot be pulled",
+        "remove the entry: repeat apply",
+    )
+}
 MOST_MOUNTS = 10  # https://learn.microsoft.com/azure/batch/batch-quota-limit#other-limits
 MOST_TASKS = 10_000  # of a sweep; more were never tried
 MOST_DAYS = 180  # the lifetime of a task, including its wait in the queue: the same page
@@ -37,6 +44,7 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _size(spec)
     yield from _container(decision, spec)
     yield from _limits(spec)
+    yield from refuse_rules(spec, REFUSED)
     if spec.container.image is None:
         why = "on a machine of Azure Batch without an image; what is written there is lost"
         yield from literal_paths(spec, why)

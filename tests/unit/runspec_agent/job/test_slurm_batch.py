@@ -19,6 +19,7 @@ from runspec_agent.base.job_env import LOST, STOPPED
 from runspec_agent.store.folder import FolderBucket
 from runspec_jobs.provider.payload import pack_agent
 from tests.support.agent.shells import program
+from tests.support.little_memory import NEEDS_MORE, little_memory as little_memory
 from tests.support.wait import SOON_S
 
 pytestmark = pytest.mark.slow  # processes that wait for each other
@@ -196,6 +197,19 @@ def test_what_never_came_to_the_agent_is_noted_too(slurm: Slurm) -> None:
 
     assert (code, said) == (127, "runspec: 'no-such-engine': command not found\n")
     assert slurm.note()["why"] == "'no-such-engine': command not found"
+
+
+def test_an_image_that_cannot_be_pulled_has_another_attempt_where_a_rule_says_so(
+    slurm: Slurm,
+) -> None:
+    rules = [{"reason": "image", "action": "retry"}]
+    record = {"attempts": 2, "retry_on": rules}
+    words = ["sh", "-c", "exit 125", "podman"]
+
+    codes = [slurm.runs(words=words, record=record, RUNSPEC_ATTEMPT=n)[0] for n in "12"]
+
+    assert codes == [LOST, 125]
+    assert slurm.asked() == "scontrol requeue 7\n"
 
 
 def test_a_success_that_no_agent_has_recorded_is_none(slurm: Slurm) -> None:
@@ -513,6 +527,32 @@ def test_a_killed_agent_of_another_node_ends_the_nodes_and_is_a_failure(slurm: S
     assert slurm.store.get("runs/r/failures/0-1/1-137") is not None
     assert slurm.note()["why"] == "the agent of node 1 was killed by signal 9"
     assert (slurm.folder / "saved-0").exists()
+
+
+@pytest.mark.parametrize(("said", "again"), [("Out Of Memory", False), ("Killed", True)])
+def test_srun_tells_that_a_node_ran_out_of_memory(slurm: Slurm, said: str, again: bool) -> None:
+    program(slurm.folder / "killed", "srun", SRUN_OF_KILLED.replace("Killed", said))
+    rules = {"retry_on": [{"reason": "oom", "action": "stop"}]}
+    words = [str(slurm.folder / "killed" / "srun"), *slurm.agent]
+
+    code, _ = slurm.runs(*sh(SAVES), record={**NODES, "attempts": 2, **rules}, words=words)
+
+    assert code == (LOST if again else 137)
+
+
+@pytest.mark.parametrize("action", ["retry", "stop"])
+def test_a_program_that_runs_out_of_memory_ends_as_a_rule_says(
+    little_memory: None, slurm: Slurm, action: str
+) -> None:
+    """Of one with the same exit code of its own, the rule says nothing."""
+    other = "stop" if action == "retry" else "retry"
+    rules = [{"reason": "oom", "action": action}, {"codes": [[137, 137]], "action": other}]
+    record = {"attempts": 2, "retry_on": rules}
+
+    out, _ = slurm.runs("python3", "-c", NEEDS_MORE, record=record)
+    own, _ = slurm.runs(*sh("kill -9 $$"), record=record, RUNSPEC_TASK="1")
+
+    assert (out, own) == ((LOST, 137) if action == "retry" else (137, LOST))
 
 
 def test_a_task_of_an_array_is_queued_again_alone(slurm: Slurm) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from runspec_agent.usage import cgroup
 from runspec_agent.usage.meter import OwnUsage
+from runspec_agent.usage.oom_kills import OomKills
 from tests.unit.runspec_agent.usage.test_process_table import process
 
 ME = 50
@@ -86,6 +87,20 @@ def test_version_1_is_read(proc: Path) -> None:
     assert own.limit() is None
     files(base / "memory", memory__limit_in_bytes="4096")
     assert own.limit() == 4096
+
+
+def test_kills_for_memory_are_counted(proc: Path) -> None:
+    """Without a limit, the group may be of many jobs: a kill there explains only a killed program."""
+    group = two(proc)
+    filled(group, f"{ME}\n")
+    files(group, memory__events="oom 1\noom_kill 2\n")
+    kills = OomKills(str(proc))
+
+    assert not kills.explains(137)
+    files(group, memory__events="oom 1\noom_kill 3\n")
+    assert (kills.explains(137), kills.explains(1), kills.explains(0)) == (True, False, False)
+    files(group, memory__max="4096")
+    assert kills.explains(1)
 
 
 @pytest.mark.parametrize("stranger", ["60", "0"])
