@@ -498,8 +498,8 @@ class Retry(Model):
     )
     on: tuple[RetryRule, ...] = Field(
         default=(),
-        description="What follows a failure: `[{exit_codes: [42, 43], action: stop}, {reason: oom, action: retry}]`. The "
-        "first entry that matches an attempt decides, and a failure that matches none is retried.",
+        description="What follows a failure: `[{exit_codes: [42, 43], action: stop}, {reason: oom, action: retry}]`. "
+        "The first entry that matches an attempt decides, and a failure that matches none is retried.",
     )
 
     @property
