@@ -69,20 +69,14 @@ def import_job(file: Path, second: Path | None, provider: str | None = None) -> 
         raise next(iter(broken.values()))
     names = [*importers, *formats]
     if imported:
-        hint = f"name the provider: --provider {' or '.join(imported)}"
-        raise UsageError(f"several importers can read {file}", hint)
+        how = f"name the provider: --provider {' or '.join(imported)}"
+        raise UsageError(f"several importers can read {file}", how)
+    hint = f"runspec import reads {registry.describe_imports()}"
     if provider is not None and provider not in importers:
-        raise Unavailable(f"'{provider}' cannot import files of other tools", _list_formats())
+        raise Unavailable(f"'{provider}' cannot import files of other tools", hint)
     if not names:
         raise Unavailable("no installed provider can import files of other tools")
-    raise UsageError(f"{file} is no job file that import reads", _list_formats())
-
-
-def _list_formats() -> str:
-    """Return what all importers read, as a hint."""
-    everyone = [*_list_importers(None).values(), *registry.load_importers().values()]
-    reads = [str(reads) for one in everyone if (reads := getattr(one, "reads", None))]
-    return f"runspec import reads {'; '.join(reads)}"
+    raise UsageError(f"{file} is no job file that import reads", hint)
 
 
 def _list_importers(provider: str | None) -> dict[str, SupportsImport]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 GPUS = "write cluster: {gpus: 8, gpu_type: A100}"
@@ -51,10 +52,12 @@ GOALS: Mapping[str, str] = {
 }
 
 
-def suggest(word: str) -> str | None:
-    """Return what to write for *word* of another tool, or None.
+def suggest(word: str, above: object = None) -> str | None:
+    """Return what to write for *word* of another tool, within the field *above* if it stands there, or None.
 
-    >>> suggest("num_nodes"), suggest("numNodes"), suggest("colour")
-    ('write cluster: {nodes: 2}', 'write cluster: {nodes: 2}', None)
+    >>> suggest("num_nodes"), suggest("numNodes", "cluster"), suggest("colour")
+    ('write cluster: {nodes: 2}', 'write nodes: 2', None)
     """
-    return WORDS.get(word.lower().replace("_", "").replace("-", ""))
+    hint = WORDS.get(word.lower().replace("_", "").replace("-", ""))
+    inner = re.match(rf"write {re.escape(str(above))}: \{{(.*)\}}", hint or "")
+    return f"write {inner[1]}" if inner else hint

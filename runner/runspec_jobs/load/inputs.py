@@ -224,7 +224,7 @@ def parse_spec(text: SourceFile) -> Spec:
     """Return the spec in *text*. Raises InvalidSpec with all problems in it."""
     if text.document is not None:
         spec, problems = validate.parse_spec(text.document)
-        text.add_problems(problems)
+        text.add_problems(problems if spec is not None else source.complete(text, problems))
         if spec is not None:
             text.add_problems(env_secrets.find_notes(spec))
             return spec

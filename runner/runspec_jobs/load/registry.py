@@ -55,6 +55,15 @@ def load_importers() -> Mapping[str, FormatImporter]:
     return dict(sorted(loaded.items()))
 
 
+def describe_imports() -> str:
+    """Return what the installed importers read, for users."""
+    loaded: list[object] = [*load_importers().values()]
+    for name in list_installed():
+        with contextlib.suppress(Unavailable):
+            loaded.append(load(name))
+    return "; ".join(str(one.reads) for one in loaded if hasattr(one, "reads"))
+
+
 def describe_package(point: EntryPoint) -> str:
     """Return the name and version of the package that contains *point*, as pip shows them."""
     return f"{point.dist.name} {point.dist.version}" if point.dist else point.value

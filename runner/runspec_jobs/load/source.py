@@ -153,7 +153,7 @@ def validate_text(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
         return None, []
     spec, problems = validate.parse_spec(text.document)
     if spec is None:
-        return None, _suggest_provider(text.document, problems)
+        return None, complete(text, problems)
     is_installed = spec.provider in registry.list_installed()
     provider = registry.load(spec.provider) if is_installed else None
     notes = [
@@ -175,6 +175,48 @@ def validate_text(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
     facts = Facts(options, complete=False)
     spec, in_choice = choose_gpu_type(provider, spec, facts)
     return spec, [*notes, *in_choice, *check_sizes(provider, spec, facts)]
+
+
+def complete(text: SourceFile, problems: Sequence[Problem]) -> list[Problem]:
+    """Return *problems* of an invalid spec, with those that its provider has with the valid rest of it.
+
+    What is no spec but another tool's file gets a problem before all others, which says what is imported.
+    """
+    assert text.document is not None, (
+        "BUG: a text that could not be parsed has no problems of a spec"
+    )
+    found = [*_suggest_provider(text.document, problems), *_check_rest(text.document, problems)]
+    return [*_suggest_import(text), *found]
+
+
+def _check_rest(document: Document, problems: Sequence[Problem]) -> list[Problem]:
+    rest = validate.find_rest(document, problems)
+    if rest is None or rest.provider not in registry.list_installed():
+        return []
+    try:
+        provider = registry.load(rest.provider)
+    except Unavailable:
+        return []
+    options, in_spec, _ = profile.merge_options(
+        provider.options_model, rest.provider, rest, profile.Profile(), complete=False
+    )
+    more = in_spec
+    if options is not None:
+        facts = Facts(options, complete=False)
+        more = check_sizes(provider, choose_gpu_type(provider, rest, facts)[0], facts)
+    wrong = {problem.path[:1] for problem in problems}
+    return [p for p in more if p.severity == "error" and p.path[:1] not in wrong]
+
+
+def _suggest_import(text: SourceFile) -> Iterator[Problem]:
+    value = text.document.value if text.document else None
+    if not isinstance(value, dict) or "provider" in value:
+        return
+    version = value.get("apiVersion")
+    if (version or len(value) > 1) and not str(version).startswith("runspec/"):
+        what = "this is no spec, which begins with apiVersion: runspec/v1"
+        hint = f"runspec import {shlex.quote(text.name)} --to . reads {registry.describe_imports()}"
+        yield Problem((), what, hint)
 
 
 def find_written_notes(spec: Spec, base: Path, provider: Provider | None) -> Iterator[Problem]:

@@ -25,6 +25,7 @@ UNKNOWN = "unknown key '"
 SHELL = frozenset("|&;<>$`*?~()#")  # what a shell would act on, outside of these quotes
 QUOTED = regex(r"'[^']*'|\"[^\"$`]*\"")
 SPOT = ("spot", "use_spot", "preemptible", "interruptible")  # words of others for the capacity
+REFERRING = ("command", "run", "setup", "smoke", "env")  # may contain placeholders
 LISTS = ("mounts", "outputs", "sweep", "providers")  # the fields of their items have no one place
 FIRST = {"apiVersion": "write apiVersion: runspec/v1", "provider": "write provider: local"}
 WORDS_OF_YAML = frozenset("true false yes no on off null y n".split())
@@ -49,10 +50,8 @@ def parse_spec(document: Document) -> tuple[Spec | None, list[Problem]]:
         return None, [*wrong, *(problem for problem in problems if problem.path not in places)]
     problems = [_name_param(problem, params) for problem in problems]
     if spec is None:
-        # Without the unknown keys, the rest may be valid, and its rules are checked in the same round.
-        known = _drop_keys(value, [p.path for p in problems if p.what.startswith(UNKNOWN)])
-        rest, _ = parse_model(Spec, known)
-        problems += find_broken(rest) if rest is not None else ()
+        rest = find_rest(document, problems)
+        problems += _find_others(problems, find_broken(rest)) if rest is not None else ()
         # With `comand: [...]`, "nothing to run" says nothing that the hint on the misspelt key does not.
         return None, [p for p in problems if p.what not in _find_explained(problems)]
     # Rules between fields are checked only if every field is valid: they would otherwise repeat the same mistake.
@@ -60,6 +59,42 @@ def parse_spec(document: Document) -> tuple[Spec | None, list[Problem]]:
     if problems:
         return None, problems
     return _unescape(spec), []
+
+
+def find_rest(document: Document, problems: Iterable[Problem]) -> Spec | None:
+    """Return what is valid in *document* without what *problems* are about, so that more of it can be checked at once.
+
+    The version and the name are filled in if they are missing. Return None if the rest is no spec.
+    """
+    value, _, _ = resolve_params(document.value)
+    gone = [_find_there(value, problem.path) for problem in problems]
+    rest = _drop_keys(value, [path for path in gone if path])
+    known = {"apiVersion": "runspec/v1", "name": "job", **rest} if isinstance(rest, dict) else rest
+    return parse_model(Spec, known)[0]
+
+
+def _find_there(value: Any, path: Path) -> Path:
+    """Return *path*, or, if it names a key that is missing, what lacks the key."""
+    here = value
+    for part in path:
+        if isinstance(here, Mapping) and part in here:
+            here = here[str(part)]
+        elif isinstance(here, list) and isinstance(part, int) and part < len(here):
+            here = here[part]
+        else:
+            return path[:-1]
+    return path
+
+
+def _find_others(problems: Iterable[Problem], more: Iterable[Problem]) -> list[Problem]:
+    """Return those of *more* that no value which is gone can have caused: they are about other fields."""
+    wrong = {p.path[:1] for p in problems if p.path and not p.what.startswith(UNKNOWN)}
+    if wrong & {("mounts",), ("outputs",), ("sweep",), ("params",)}:
+        wrong |= {(field,) for field in REFERRING}  # to what is gone
+    is_unclear = wrong & {("command",), ("run",)}
+    return [
+        p for p in more if p.path[:1] not in wrong and not (is_unclear and p.what == NOTHING_TO_RUN)
+    ]
 
 
 def parse_recorded(document: Document) -> tuple[Spec | None, list[Problem]]:
@@ -94,14 +129,14 @@ def _find_explained(problems: Iterable[Problem]) -> set[str]:
 
 
 def _drop_keys(value: Any, paths: Iterable[Path]) -> Any:
-    """Return *value* without the keys at *paths*, so that the rest can be checked."""
+    """Return *value* without the keys and items at *paths*, so that the rest can be checked."""
     gone = set(paths)
 
     def keep(value: Any, at: Path) -> Any:
         if isinstance(value, Mapping):
             return {k: keep(v, (*at, k)) for k, v in value.items() if (*at, k) not in gone}
         if isinstance(value, list):
-            return [keep(item, (*at, n)) for n, item in enumerate(value)]
+            return [keep(item, (*at, n)) for n, item in enumerate(value) if (*at, n) not in gone]
         return value
 
     return keep(value, ())
@@ -198,7 +233,7 @@ def _explain_unknown(kind: type[BaseModel], full: Path, path: Path) -> Problem:
     name = str(path[-1])
     hint = _suggest_field(kind, path)
     if hint is None and kind is Spec and path[:1] != ("providers",):
-        hint = peer_words.suggest(name)
+        hint = peer_words.suggest(name, path[0] if path[1:] else None)
     hint = hint or did_you_mean(name, _list_known_keys(kind, path[:-1]))
     return Problem(full, f"{UNKNOWN}{name}'", hint, at="key", private=is_private(name))
 

@@ -139,6 +139,7 @@ def test_import_takes_the_only_provider_that_can_read_the_file(
     providers = {name: Importer(name, begins) for name, begins in importers.items()}
     monkeypatch.setattr(registry, "list_installed", lambda: {"other": None, **providers})
     monkeypatch.setattr(registry, "load", providers.get)
+    monkeypatch.setattr(registry, "load_importers", dict)
 
     assert run(["import", "job.json"]) == code
 

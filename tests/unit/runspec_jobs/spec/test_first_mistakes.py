@@ -77,8 +77,8 @@ def test_a_field_in_the_wrong_place_is_answered_with_the_right_one(
         ("num_nodes: 2", "write cluster: {nodes: 2}"),
         ("numNodes: 2", "write cluster: {nodes: 2}"),
         ("resources: {cpus: 4}", "write cluster: {nodes: 1, cpus: 4, memory: 16GiB, gpus: 1}"),
-        ("cluster: {accelerators: A100}", "write cluster: {gpus: 8, gpu_type: A100}"),
-        ("container: {image_id: a}", "write container: {image: REPOSITORY:TAG}"),
+        ("cluster: {accelerators: A100}", "write gpus: 8, gpu_type: A100"),
+        ("container: {image_id: a}", "write image: REPOSITORY:TAG"),
         ("workdir: .", "write mounts: [{name: code, source: ., target: /job/code}]"),
         ("metric: {name: l, goal: minimize, pattern: 'l=(.+)'}\nsweep: {a: [1, 2]}", "write min"),
         ("timout: 1h", "did you mean 'timeout'?"),
@@ -88,6 +88,49 @@ def test_a_word_of_another_tool_is_answered_with_what_to_write(written: str, hin
     (found,) = problems(f"{written}\nrun: a\n")
 
     assert found.hint == hint
+
+
+def test_problems_of_fields_of_rules_and_of_the_provider_are_one_round() -> None:
+    text = (
+        "apiVersion: runspec/v1\nname: a\nprovider: aws-batch\ncluster: {capacity: spotty, cpu: 2}\n"
+        "env: {AWS_BATCH_A: '1'}\nmounts: [{name: a, source: ./a}]\nmax_parallel: 2\ncommand: [a]\n"
+    )
+
+    _, found = source.validate_text(source.read("job.yaml", text.encode()))
+
+    assert [".".join(map(str, problem.path)) for problem in found] == [
+        "cluster.capacity",
+        "cluster.cpu",
+        "mounts.0.target",
+        "max_parallel",
+        "env.AWS_BATCH_A",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cluster: {gpus: many, gpu_type: A100}\ncommand: [a]\n",
+        "command: 5\n",
+        "run: []\n",
+        "outputs: [{name: a}]\nrun: echo ${outputs.a}\n",
+    ],
+)
+def test_a_value_that_is_gone_causes_no_further_problem(text: str) -> None:
+    (found,) = problems(text)
+
+    assert "missing" in found.what or "expected" in found.what or "number" in found.what
+
+
+@pytest.mark.parametrize(
+    "text", ["run: a\nresources: {cpus: 2}\n", "apiVersion: batch/v1\nkind: Job\nspec: {}\n"]
+)
+def test_the_first_line_for_another_tools_file_says_what_is_imported(text: str) -> None:
+    _, found = source.validate_text(source.read("my job", text.encode()))
+
+    assert found[0].what == "this is no spec, which begins with apiVersion: runspec/v1"
+    hint = found[0].hint or ""
+    assert hint.startswith("runspec import 'my job' --to . reads ") and "of SkyPilot" in hint
 
 
 @pytest.mark.parametrize("word", sorted(peer_words.WORDS))

@@ -259,7 +259,7 @@ def test_all_problems_are_told_at_once() -> None:
     text = HEAD.replace("job", "Job") + "cluster: {cpu: 1, memory: 1GB}\nlaunch: mpl\n"
 
     assert {format_path(p.path) for p in problems(text)} == {
-        "name", "cluster.cpu", "cluster.memory", "launch",
+        "", "name", "cluster.cpu", "cluster.memory", "launch",
     }  # fmt: skip
 
 
