@@ -21,6 +21,8 @@ class RunspecError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if hint:
+            self.add_note(f"hint: {hint}")  # tracebacks and notebooks show it
 
 
 class JobFailed(RunspecError):

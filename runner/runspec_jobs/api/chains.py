@@ -43,10 +43,12 @@ class Chain:
 
     @property
     def name(self) -> str:
+        """The name of the chain: that of its file or folder."""
         return self.file.name
 
     @property
     def jobs(self) -> Mapping[str, Job]:
+        """Its jobs, in an order in which they can run."""
         return {name: Job(inputs) for name, inputs in self.chained.inputs.items()}
 
     def needs(self, job: str) -> dict[str, Condition]:
@@ -95,6 +97,7 @@ class ChainRun:
 
     @property
     def name(self) -> str:
+        """The name of the chain."""
         return self.record.name
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.specs import Diagnostic, InvalidSpec, Source, SourceFile, read_spec
+from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.document.nodes import Value
 from runspec_jobs.engine.clients import read_offer
 from runspec_jobs.errors import Damaged, Unavailable, UsageError
@@ -44,6 +45,7 @@ from runspec_jobs.provider import (
     Spec,
     SupportsPolicy,
 )
+from runspec_jobs.report.numbers import format_usd
 from runspec_jobs.spec import placeholders
 from runspec_jobs.spec.sweep import Random
 from runspec_jobs.state import origin, run_record
@@ -57,12 +59,31 @@ class Job:
     inputs: PlanInputs
     group: PlanInputs | None = None
 
+    def __repr__(self) -> str:
+        spec = self.spec
+        tasks = placeholders.count_tasks(spec.sweep)
+        many = f", {tasks:,} tasks" if tasks > 1 else ""
+        nodes = spec.cluster.nodes
+        count = f"{nodes.min} to {nodes.max}" if nodes.elastic else f"{nodes.max}"
+        return f"<Job {spec.name} on {spec.provider}: {count} node{'s' * (count != '1')}{many}>"
+
+    def _repr_html_(self) -> str:
+        from runspec_jobs.diagnostics.html_table import make_html_table  # no command needs it
+
+        names = list(self.spec.sweep)
+        tasks = self.tasks() if names else ()
+        columns = ("task", *(tasks[0] if tasks else ()))
+        rows = [(number, *values.values()) for number, values in enumerate(tasks)]
+        return make_html_table(repr(self)[1:-1], columns, rows)
+
     @property
     def spec(self) -> Spec:
+        """The spec as a model, with its defaults."""
         return self.inputs.spec
 
     @property
     def text(self) -> SourceFile:
+        """The text of the spec with the places of its fields."""
         return self.inputs.text
 
     @property
@@ -218,11 +239,18 @@ def _derive(job: Job, name: str, content: str) -> Job:
     return Job(replace(inputs, text=text, spec=spec), job.group)
 
 
-def plan(job: Job) -> Plan:
+def take_job(job: Job | Source) -> Job:
+    """Return *job*, or the job of a spec that `load` takes."""
+    return job if isinstance(job, Job) else load(job)
+
+
+def plan(job: Job | Source) -> Plan:
     """Return the plan of *job*: all requests that `apply` would send, with a placeholder in place of the run id.
 
-    Raises UsageError if the spec has `scaling`: plan each of `job.sizes()`.
+    *job* may also be a spec, as `load` takes it. Raises UsageError if the spec has `scaling`: plan each of
+    `job.sizes()`.
     """
+    job = take_job(job)
     demand_one_size(job)
     inputs = job.inputs
     return model.make_plan(inputs.provider, inputs.spec, model.PREVIEW, inputs.facts)
@@ -274,11 +302,13 @@ def compare_specs(job: Job) -> list[Change] | None:
     return spec_diff.find_differences(before, (job.spec, job.inputs.facts))
 
 
-def estimate(job: Job) -> Estimate | None:
+def estimate(job: Job | Source) -> Estimate | None:
     """Return what *job* may cost, or None if its provider charges nothing and the profile has no price for it.
 
-    Raises UsageError if the spec has `scaling`: estimate each of `job.sizes()`.
+    *job* may also be a spec, as `load` takes it. Raises UsageError if the spec has `scaling`: estimate each of
+    `job.sizes()`.
     """
+    job = take_job(job)
     demand_one_size(job)
     inputs, spec = job.inputs, job.spec
     offer, listed = read_offer(inputs.provider, spec, inputs.facts, inputs.prices)
@@ -298,6 +328,44 @@ def estimate(job: Job) -> Estimate | None:
         elastic=spec.cluster.nodes.elastic,
     )
     return estimated(offer, work, spec.provider, inputs.prices, listed)
+
+
+def demand_below(jobs: Sequence[Job], most_usd: float | None, name: str = "max_usd") -> None:
+    """Raise UsageError if *jobs* may cost more than *most_usd* together, or if that is not known.
+
+    Spot machines count by their price on demand, which is the most that they can cost. *name* is the limit in messages.
+    """
+    if most_usd is not None and not 0 <= most_usd < float("inf"):
+        raise UsageError(f"{name}: '{most_usd}' is not an amount of USD", f"write {name} 50")
+    costs = [cost for cost in map(estimate, jobs) if cost is not None]
+    if not costs or most_usd is None:
+        return
+    of = compute_exposure(costs)
+    if of.usd is None:
+        hint = "add a timeout to the spec, or a price to `prices` in the profile"
+        what = f"{name}: the cost has no known limit: {of.unbounded}{describe_instead(of)}"
+        raise UsageError(escape_control(what), hint)
+    if of.usd > most_usd:
+        jobs_ = "the job" if len(costs) == 1 else f"the {len(costs)} jobs"
+        what = (
+            f"{name}: {jobs_} may cost {format_usd(of.usd)}, and {format_usd(most_usd)} are allowed"
+        )
+        hint = (
+            "shorten timeout, or ask for fewer nodes, tasks, retry.attempts or retry.spot_attempts"
+        )
+        if of.usd - of.standing_usd <= most_usd:
+            what += f"; {format_usd(of.standing_usd)} of it are for what stays beside the job"
+            hint = "runspec plan lists it; what stays until it is deleted counts for a day at least"
+        raise UsageError(what, hint)
+
+
+def describe_instead(exposure: Exposure) -> str:
+    """Return what is known in place of the most that jobs can cost, as the end of a sentence."""
+    if exposure.near_usd is not None:
+        return f"; {format_usd(exposure.near_usd)} by the prices of {exposure.near_region}"
+    if exposure.machine_hours is None:
+        return ""
+    return f"; {exposure.machine_hours:,.4g} machine hours"
 
 
 def make_policy(job: Job, *, of_job: bool = False) -> Mapping[str, Any]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.api import resize as resizing
 from runspec_jobs.api.events import Events, OnEvent
-from runspec_jobs.api.jobs import Job, demand_one_size
+from runspec_jobs.api.jobs import Job, demand_below, demand_one_size, take_job
 from runspec_jobs.api.resize import AWAY as AWAY, Size as Size
+from runspec_jobs.api.specs import Source
 from runspec_jobs.engine import (
     apply as engine,
     clients,
@@ -59,6 +63,7 @@ from runspec_jobs.provider import (
     SupportsOutputs,
 )
 from runspec_jobs.provider.saved_outputs import select_with_content
+from runspec_jobs.report import task_rows
 from runspec_jobs.report.ranking import Task as Task
 from runspec_jobs.report.usage import Used as Used
 from runspec_jobs.spec.metric import Metric
@@ -89,8 +94,30 @@ class Run:
         # A client holds sockets and locks, and is made again when it is needed.
         return Run, (self.record, self.ended)
 
+    def __repr__(self) -> str:
+        """Return the id, and the state if the run has ended; no service is asked."""
+        with contextlib.suppress(RunspecError):
+            memory = self.record.read_memory()
+            state = "destroyed" if memory.deleted else memory.status and str(memory.status.state)
+            return f"<Run {self.id} on {self.provider}{f': {state}' if state else ''}>"
+        return f"<Run {self.id}: its record is damaged>"
+
+    def _repr_html_(self) -> str:
+        from runspec_jobs.diagnostics.html_table import make_html_table  # no command needs it
+
+        rows: list[tuple[str, object]] = []
+        with contextlib.suppress(RunspecError):
+            rows = [
+                ("spec", self.file or self.name),
+                ("began", datetime.fromtimestamp(self.began, UTC).astimezone()),
+            ]
+            status = self.record.read_memory().status
+            rows += [("state", status.state), ("reason", status.reason)] if status else []
+        return make_html_table(repr(self)[1:-1], ("", ""), rows)
+
     @property
     def id(self) -> str:
+        """Its id, such as mnist-7k2m9p."""
         return self.record.run
 
     @property
@@ -322,6 +349,37 @@ class Run:
         client = self.connect()
         return measured_tasks.measure_tasks(self.record, client, spec, metric, self.status())
 
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each task: its number, parameters, state, metric, seconds and cost in USD.
+
+        Parameters whose values are all numbers are numbers. The metric has the name of the spec's, and is left out if
+        there is none; `seconds` and `usd` are None if they are not known. The cost is the most that the attempts can
+        have cost.
+        """
+        status, metric = self.status(), self.record.spec.metric
+        if metric is not None:
+            client = self.connect()
+            tasks = measured_tasks.measure_tasks(
+                self.record, client, self.record.spec, metric, status
+            )
+        else:
+            tasks = measured_tasks.list_tasks(self.record.spec, status)
+        spent = attempt_history.compute_task_costs(self.record, status, time.time())
+        return task_rows.make_rows(tasks, metric.name if metric else None, spent)
+
+    def frame(self) -> Any:
+        """Return `rows` as a pandas.DataFrame, with the number of the task as its index.
+
+        Raises Unavailable if pandas is not installed.
+        """
+        try:
+            pandas = importlib.import_module("pandas")
+        except ImportError as exc:
+            raise Unavailable(
+                "frame() needs pandas, which is not installed", "pip install pandas, or use rows()"
+            ) from exc
+        return pandas.DataFrame(self.rows()).set_index("task")
+
     def membership(self) -> Membership | None:
         """Return the membership changes; None, without a request, if the run is not elastic or was not made."""
         record = self.record
@@ -489,15 +547,19 @@ class Run:
 
 
 def apply(
-    job: Job,
+    job: Job | Source,
     *,
     detach: bool = True,
     new: bool = False,
     resume: bool | str = False,
+    max_usd: float | None = None,
     on_event: OnEvent | None = None,
     confirm: Callable[[], None] = lambda: None,
 ) -> Run:
     """Start the run of *job*, or continue or return the one that it already has; *new* starts one in any case.
+
+    *job* may also be a spec, as `load` takes it. With *max_usd*, a job that may cost more, or that has no known limit,
+    is refused by UsageError.
 
     With *resume*, the outputs of a new run begin with the last save of the last run of the spec, which has failed or
     was cancelled. A text such as "mnist-7k2m9p:3" names another run and, after the colon, the number of a save.
@@ -510,6 +572,8 @@ def apply(
     again), UsageError if the spec has `scaling` (apply each of `job.sizes()`) or there is nothing to resume, and the
     errors of the service.
     """
+    job = take_job(job)
+    demand_below([job], max_usd)
     wanted = _parse_wanted(job, resume)
     return start(job, wanted, detach=detach, new=new, on_event=on_event, confirm=confirm)
 

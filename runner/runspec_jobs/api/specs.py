@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from runspec_jobs.diagnostics.render import Diagnostic as Diagnostic
@@ -31,7 +31,8 @@ Source = str | Path | bytes | Mapping[str, Any] | Spec
 def read_spec(spec: Source, name: str | None = None) -> SourceFile:
     """Return the text of a spec, parsed, with its syntax errors. Raises UsageError if the file cannot be read.
 
-    *spec* is the path of a file, its content as bytes, a mapping as YAML would give it, or a `Spec`; diagnostics have
+    *spec* is the path of a file, its content as bytes, a mapping as YAML would give it, in which paths, ranges and
+    numbers and arrays of numpy are taken as well, or a `Spec`; diagnostics have
     the name of the file, or *name*. Raises UsageError also if the mapping has a value that YAML does not have.
     """
     if isinstance(spec, bytes):
@@ -90,11 +91,25 @@ def validate(spec: Source, *, params: Params = ()) -> list[Diagnostic]:
 
 def _read_text(spec: Mapping[str, Any]) -> bytes:
     try:
-        return format_flow(_make_plain(spec, "")).encode()
+        return "".join(f"{line}\n" for line in _write_lines(_make_plain(spec, ""), "")).encode()
     except RecursionError:
         raise UsageError("the spec is nested too deeply, or contains itself") from None
     except ValueError:  # Python writes no integer of more than 4300 digits
         raise UsageError("a number of the spec has too many digits") from None
+
+
+def _write_lines(value: object, indent: str) -> Iterator[str]:
+    """Yield *value* as YAML with a line for each field: a problem shows its line, and should show no secret beside."""
+    if not isinstance(value, dict) or not value:
+        yield f"{indent}{format_flow(value)}"
+        return
+    for key, item in value.items():
+        name = f"{indent}{format_flow(key)}:"
+        if isinstance(item, dict) and item:
+            yield name
+            yield from _write_lines(item, f"{indent}  ")
+        else:
+            yield f"{name} {format_flow(item)}"
 
 
 def _make_plain(value: object, path: str) -> object:
@@ -105,7 +120,11 @@ def _make_plain(value: object, path: str) -> object:
             _make_scalar(key, path): _make_plain(item, f"{inner}{key}")
             for key, item in value.items()
         }
-    if isinstance(value, list | tuple):
+    if isinstance(value, PurePath):
+        return str(value)
+    if callable(convert := getattr(value, "tolist", None)):  # arrays and scalars of numpy
+        value = convert()
+    if isinstance(value, list | tuple | range):
         return [_make_plain(item, f"{path}.{index}") for index, item in enumerate(value)]
     return _make_scalar(value, path)
 

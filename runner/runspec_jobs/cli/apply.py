@@ -127,7 +127,7 @@ def _confirmation(
     if options.rehearsed:
         return lambda _: None
     jobs = [job for pair in smoked for job in pair if job is not None]
-    costs.demand_below(jobs, costs.limit(options.max_usd))
+    costs.demand_below(jobs, options.max_usd)
     return costs.Confirmation(jobs, yes=options.yes, quiet=options.as_json)
 
 

@@ -78,7 +78,7 @@ def plan_chain(options: ChainOptions, *, full: bool, resume: bool) -> int:
     if resume:
         chain = chains.foresee_resumed(chain, on_event=printer)
     every = list(chain.jobs.values())
-    costs.demand_below(every, costs.limit(options.max_usd))
+    costs.demand_below(every, options.max_usd)
     if options.as_json:
         shown = [_planned_json(chain, name) for name in chain.jobs]
         output.out(format_json({"format": PLAN, "chain": chain.name, "jobs": shown}, indent=2))
@@ -144,7 +144,7 @@ def apply_chain(
     every = list(chain.jobs.values())
     confirmation = None
     if not rehearsed:
-        costs.demand_below(every, costs.limit(options.max_usd))
+        costs.demand_below(every, options.max_usd)
         confirmation = costs.Confirmation(every, yes=yes, quiet=options.as_json)
     screen = _Screen(chain, quiet=options.as_json)
     try:

@@ -6,13 +6,14 @@ import datetime
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from runspec_jobs.api import jobs
 from runspec_jobs.api.jobs import (
     Estimate,
-    Exposure,
     Job,
     PricedMachine,
     StandingCost,
     compute_exposure,
+    describe_instead,
     estimate,
 )
 from runspec_jobs.cli import output
@@ -142,7 +143,7 @@ def bound(cost: Estimate) -> str:
     if cost.bound_usd is None:
         known = cost.most_usd_hour is not None and work.timeout_s is None
         what = f"at most: {'no limit' if known else 'unknown'}, because {cost.unbounded}"
-        return what + _instead(compute_exposure([cost]))
+        return what + describe_instead(compute_exposure([cost]))
     assert work.timeout_s is not None, "BUG: there is no bound without a timeout"
     parts = [_length(work.timeout_s), *_times(work.attempts, "attempt")]
     parts += [*_times(work.nodes, "node"), *_times(work.tasks, "task")]
@@ -153,15 +154,6 @@ def bound(cost: Estimate) -> str:
         else f", or {format_usd(cost.at_spot_usd)} by the spot prices"
     )
     return f"at most: {format_usd(cost.bound_usd)} ({' x '.join(parts)}{caveat}){spot}"
-
-
-def _instead(exposure: Exposure) -> str:
-    """Return what is known in place of the most that jobs can cost."""
-    if exposure.near_usd is not None:
-        return f"; {format_usd(exposure.near_usd)} by the prices of {exposure.near_region}"
-    if exposure.machine_hours is None:
-        return ""
-    return f"; {exposure.machine_hours:,.4g} machine hours"
 
 
 def _length(seconds: float) -> str:
@@ -210,42 +202,17 @@ def _machines(priced: Sequence[PricedMachine]) -> list[dict[str, Any]]:
     return [machine._asdict() for machine in priced]
 
 
-def limit(text: str | None) -> float | None:
-    """Return the number of `--max-usd`. Raises UsageError if it is not an amount."""
-    if text is None:
-        return None
+def demand_below(of: Sequence[Job], most: str | None) -> None:
+    """Raise UsageError if jobs may cost more than *most*, the text of `--max-usd`, or if that is no amount."""
+    if most is None:
+        return
     try:
-        amount = float(text)
+        amount = float(most)
     except ValueError:
         amount = -1.0
     if not 0 <= amount < float("inf"):
-        raise UsageError(f"--max-usd: '{text}' is not an amount of USD", "write --max-usd 50")
-    return amount
-
-
-def demand_below(jobs: Sequence[Job], most_usd: float | None) -> None:
-    """Raise UsageError if *jobs* may cost more than *most_usd* together, or if that is not known.
-
-    Spot machines count by their price on demand, which is the most that they can cost.
-    """
-    costs = [cost for cost in map(estimate, jobs) if cost is not None]
-    if not costs or most_usd is None:
-        return
-    of = compute_exposure(costs)
-    if of.usd is None:
-        hint = "add a timeout to the spec, or a price to `prices` in the profile"
-        what = f"--max-usd: the cost has no known limit: {of.unbounded}{_instead(of)}"
-        raise UsageError(escape_control(what), hint)
-    if of.usd > most_usd:
-        jobs_ = "the job" if len(costs) == 1 else f"the {len(costs)} jobs"
-        what = f"--max-usd: {jobs_} may cost {format_usd(of.usd)}, and {format_usd(most_usd)} are allowed"
-        hint = (
-            "shorten timeout, or ask for fewer nodes, tasks, retry.attempts or retry.spot_attempts"
-        )
-        if of.usd - of.standing_usd <= most_usd:
-            what += f"; {format_usd(of.standing_usd)} of it are for what stays beside the job"
-            hint = "runspec plan lists it; what stays until it is deleted counts for a day at least"
-        raise UsageError(what, hint)
+        raise UsageError(f"--max-usd: '{most}' is not an amount of USD", "write --max-usd 50")
+    jobs.demand_below(of, amount, "--max-usd")
 
 
 def together(jobs: Sequence[Job]) -> Iterator[str]:
@@ -253,7 +220,7 @@ def together(jobs: Sequence[Job]) -> Iterator[str]:
     costs = [cost for cost in map(estimate, jobs) if cost is not None and is_charged(cost)]
     if len(costs) > 1:
         of = compute_exposure(costs)
-        unknown = f"unknown, because {of.unbounded}{_instead(of)}"
+        unknown = f"unknown, because {of.unbounded}{describe_instead(of)}"
         most = unknown if of.usd is None else format_usd(of.usd - of.standing_usd)
         yield escape_control(f"all {len(costs)} jobs at most: {most}")
         yield from map(escape_control, _with_standing(costs))

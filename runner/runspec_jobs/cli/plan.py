@@ -98,7 +98,7 @@ def plan_(options: PlanOptions) -> int:
     if options.export is not None and len(sizes) > 1:
         what = "--export writes one job, and a spec with `scaling` describes several"
         raise UsageError(what, "remove scaling, and set cluster.nodes")
-    costs.demand_below(sizes, costs.limit(options.max_usd))
+    costs.demand_below(sizes, options.max_usd)
     documents: list[dict[str, Any]] = []
     changed = [_planned(one, options, documents.append) for one in sizes]
     if not (options.as_json or options.diff):

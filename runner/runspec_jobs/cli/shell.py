@@ -39,7 +39,7 @@ def _new(options: ShellOptions) -> int:
     asked = plan.load(spec, printer, changes, output_format="text", as_json=False)
     api.demand_access(asked.spec.provider, "shell")
     job = jobs.make_shell_job(asked)
-    costs.demand_below([job], costs.limit(options.max_usd))
+    costs.demand_below([job], options.max_usd)
     confirm = costs.Confirmation([job], yes=options.yes, quiet=False)
     with printer:
         run = lifecycle.apply(job, new=True, on_event=printer, confirm=lambda: confirm(job))

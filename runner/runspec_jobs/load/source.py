@@ -10,9 +10,11 @@ from pathlib import Path
 from runspec_jobs.diagnostics.problem import Path as Path_, Problem
 from runspec_jobs.diagnostics.render import (
     Diagnostic,
+    Format,
     locate_flaws,
     locate_in_option,
     locate_problems,
+    render,
 )
 from runspec_jobs.document import reader
 from runspec_jobs.document.nodes import NOWHERE, Document, Map, Value
@@ -94,6 +96,14 @@ class InvalidSpec(UsageError):
         count = sum(len(text.diagnostics) for text in texts)
         super().__init__(f"{count} problem{'s' if count != 1 else ''}")
         self.texts = texts
+
+    def __str__(self) -> str:
+        """Return the problems with their places, as the command line shows them."""
+        shown = (render(t.diagnostics, Format.TEXT, t.lines) for t in self.texts if t.diagnostics)
+        return "\n".join([self.message, *shown])
+
+    def __reduce__(self) -> tuple[type[InvalidSpec], tuple[SourceFile, ...]]:
+        return type(self), tuple(self.texts)
 
 
 class WrongProvider(InvalidSpec):

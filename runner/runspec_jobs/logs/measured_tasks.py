@@ -35,6 +35,17 @@ def measure_tasks(
     ]
 
 
+def list_tasks(spec: Spec, status: Status) -> list[Task]:
+    """Return all tasks of a run without a metric, each with its state."""
+    stand = choose_nodes(status)
+    return [
+        _make_task(
+            number, values, Measured(None, "the spec has no metric"), stand.get(number), status
+        )
+        for number, values in enumerate(tasks(spec))
+    ]
+
+
 def _make_task(
     number: int,
     values: Mapping[str, str],

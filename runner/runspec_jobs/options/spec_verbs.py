@@ -28,7 +28,6 @@ class InitOptions(Options):
     """Write a first spec, for you to edit.
 
     Examples:
-      runspec init
       runspec init train.py
       runspec init --provider aws-batch train.yaml
 

@@ -32,6 +32,16 @@ class Plan:
     digest: str
     steps: tuple[Step, ...]
 
+    def __repr__(self) -> str:
+        name, count = self.run.removesuffix(f"-{PREVIEW}"), len(self.steps)
+        return f"<Plan of {name} on {self.provider}: {count} step{'s' * (count != 1)}>"
+
+    def _repr_html_(self) -> str:
+        from runspec_jobs.diagnostics.html_table import make_html_table  # no command needs it
+
+        rows = [(number, step.title) for number, step in enumerate(self.steps, 1)]
+        return make_html_table(repr(self)[1:-1], ("", "step"), rows)
+
 
 def make_plan(provider: Provider, spec: Spec, token: str, facts: Facts) -> Plan:
     """Return the plan of *spec*, which must be valid, for the run with *token* in its name.

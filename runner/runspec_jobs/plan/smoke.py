@@ -43,7 +43,7 @@ def make_text(spec: Spec, value: Mapping[str, Value]) -> str:
         "env": {**env, SMOKE: "1"},
         "run" if isinstance(spec.smoke, str) else "command": value["smoke"],
         # A test that fails once has failed, but a reclaimed machine says nothing about the job.
-        "retry": {k: v for k, v in retry.items() if k != "attempts"},
+        "retry": {k: v for k, v in retry.items() if k == "spot_attempts"},
         "timeout": f"{min(LONGEST_S, spec.timeout or LONGEST_S)}s",
     }
     return format_flow(content)

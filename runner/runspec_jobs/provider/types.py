@@ -213,6 +213,7 @@ class State(StrEnum):
 
     @property
     def terminal(self) -> bool:
+        """Whether the run has ended, one way or another."""
         return self not in (State.WAITING, State.RUNNING)
 
 
@@ -333,6 +334,19 @@ class Status(NamedTuple):
     reason: str = ""
     exit_code: int | None = None
     nodes: tuple[NodeStatus, ...] = ()
+
+    def __repr__(self) -> str:
+        words = [str(self.state), *([self.reason] if self.reason else [])]
+        if self.exit_code is not None:
+            words.append(f"exit code {self.exit_code}")
+        return f"<Status {', '.join(words)}>"
+
+    def _repr_html_(self) -> str:
+        from runspec_jobs.diagnostics.html_table import make_html_table  # no command needs it
+
+        columns = ("task", "node", "attempt", "state", "exit code", "reason")
+        rows = [(n.task, n.rank, n.attempt, n.state, n.exit_code, n.reason) for n in self.nodes]
+        return make_html_table(repr(self)[1:-1], columns, rows)
 
 
 class File(NamedTuple):

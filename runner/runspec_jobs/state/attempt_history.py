@@ -61,6 +61,35 @@ def compute_cost(
     return spent.compute_spent(spans, priced, since_s)
 
 
+def compute_task_costs(
+    record: Record, status: Status, seen_s: float
+) -> dict[int, tuple[float | None, float | None]]:
+    """Return the seconds from the first start to the last end of each task, and the most that it has cost in USD.
+
+    None stands for what is not known. A task without a known attempt is left out.
+    """
+    spans = merge_spans(read_spans(record.read_memory()), status, seen_s)
+    priced = read_rates(record)
+    by_task: dict[int, list[Span]] = {}
+    for span in spans:
+        by_task.setdefault(span.task, []).append(span)
+    return {
+        task: (_measure_task(of), _compute_usd(of, priced) if priced.known else None)
+        for task, of in by_task.items()
+    }
+
+
+def _measure_task(spans: Sequence[Span]) -> float | None:
+    began = [span.began_s for span in spans if span.began_s is not None]
+    ended = [at for span in spans if (at := span.ended_s or span.seen_s) is not None]
+    return max(ended) - min(began) if began and ended else None
+
+
+def _compute_usd(spans: Sequence[Span], priced: Rates) -> float | None:
+    part = spent.sum_spent(spent.compute_spent(spans, priced))
+    return float(part.most_usd) if part.is_priced else None
+
+
 def measure_seconds(memory: RunState, status: Status | None, now_s: float) -> float | None:
     """Return the seconds from the first start of a node to the end of a run, or to *now_s*; None if unknown.
 
