@@ -8,6 +8,7 @@ import inspect
 import pickle
 import traceback
 from collections.abc import Iterator
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,12 @@ numpy: Any = importlib.import_module("numpy")
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+def shown_in_a_notebook(value: object) -> str:
+    """Return the HTML that IPython asks *value* for."""
+    html: str = methodcaller("_repr_html_")(value)
+    return html
 
 
 def members() -> Iterator[tuple[str, object]]:
@@ -131,11 +138,13 @@ def test_a_job_and_its_plan_are_shown_in_a_line_and_as_a_table() -> None:
     plan: Any = api.plan(job)
 
     assert repr(job) == "<Job a-b on local: 1 node, 61 tasks>"
-    assert "<td>&lt;b&gt;</td>" in job._repr_html_() and "<p>and 11 more</p>" in job._repr_html_()
+    assert "<td>&lt;b&gt;</td>" in shown_in_a_notebook(
+        job
+    ) and "<p>and 11 more</p>" in shown_in_a_notebook(job)
     assert (
         repr(plan) == f"<Plan of a-b on local: {len(plan.steps)} step{'s' * (len(plan.steps) > 1)}>"
     )
-    assert plan.steps[0].title in plan._repr_html_()
+    assert plan.steps[0].title in shown_in_a_notebook(plan)
 
 
 def test_a_job_above_max_usd_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,8 +183,10 @@ def test_a_run_gives_a_typed_row_for_each_task() -> None:
         before.startswith(f"<Run {run.id} on local")
         and repr(run) == f"<Run {run.id} on local: failed>"
     )
-    assert repr(status).startswith("<Status failed") and "failed" in run._repr_html_()
-    assert "<td>adam" not in status._repr_html_() and "<td>3</td>" in status._repr_html_()
+    assert repr(status).startswith("<Status failed") and "failed" in shown_in_a_notebook(run)
+    assert "<td>adam" not in shown_in_a_notebook(status) and "<td>3</td>" in shown_in_a_notebook(
+        status
+    )
     assert copy.copy(run) == run
 
 
