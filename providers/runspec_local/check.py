@@ -118,6 +118,10 @@ def _container(spec: Spec, facts: Facts) -> Iterator[Problem]:
     if "engine_problem" in facts.survey:
         message, hint = facts.survey["engine_problem"]
         yield Problem(("container", "image"), message, hint)
+    elif spec.container.entrypoint and facts.survey.get("engine") == "process":
+        hint = "set providers: {local: {engine: podman}}, or write command: [program, argument]"
+        message = f"{facts.survey['engine_why']}, and without it there is no entrypoint"
+        yield Problem(("container", "entrypoint"), message, hint)
     elif spec.container.image and facts.survey.get("engine") == "process":
         why = facts.survey["engine_why"]
         if spec.container.requirements is not None or facts.options.engine == "process":

@@ -245,5 +245,6 @@ def _limits(spec: Spec) -> dict[str, Any]:
         "cpus": spec.cluster.cpus,
         "memory_bytes": spec.cluster.memory,
         "shm_bytes": spec.container.shm,
+        **({"entrypoint": True} if spec.container.entrypoint else {}),
         **({"ulimits": spec.ulimits.given} if spec.ulimits.given else {}),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from runspec_jobs.provider import Facts, Problem, Spec
-from runspec_jobs.provider.commands import python_fits
+from runspec_jobs.provider.commands import ENTRYPOINT, python_fits
 from runspec_slurm import resources
 from runspec_slurm.decision import ENGINES, Decision
 from runspec_slurm.naming import docker_notation, enroot_notation, is_file, is_local, setting
@@ -20,6 +20,11 @@ PASSED = (
     "SLURM_JOB_ID SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID SLURM_NODEID SLURM_RESTART_COUNT "
     "SLURM_JOB_NODELIST CUDA_VISIBLE_DEVICES"
 ).split()
+
+ENTRYPOINTS = {
+    "apptainer": ("/.singularity.d/runscript",),
+    "pyxis": ("/bin/sh", "/etc/rc"),
+}
 
 # InfiniBand and EFA pin memory, for which the usual soft limit of 64 KiB or 8 MiB is too small; containers inherit the
 # limits. Whether there are adapters is looked at where the script runs, on the first node.
@@ -135,6 +140,16 @@ def _apptainer(decision: Decision) -> tuple[str, ...]:
     return (*argv, quoted(image), "python3")
 
 
+def choose_entrypoint(decision: Decision) -> tuple[str, ...]:
+    """Return the words that run the ENTRYPOINT of the image with the words after them.
+
+    Apptainer and enroot write it into a file of the image when they convert it. Of podman, the batch script asks it.
+    https://apptainer.org/docs/user/latest/docker_and_oci.html#cmd-entrypoint-behaviour,
+    https://github.com/NVIDIA/enroot/blob/master/doc/image-format.md
+    """
+    return ENTRYPOINTS.get(decision.engine, ENTRYPOINT)
+
+
 def _login_file(decision: Decision) -> tuple[str, ...]:
     """Return the option of podman and Apptainer that names the file with the login, which is docker's."""
     return (f'--authfile="{HERE}/runs/$RUNSPEC_RUN/{LOGIN}"',) if decision.login else ()
@@ -143,7 +158,7 @@ def _login_file(decision: Decision) -> tuple[str, ...]:
 # Checks of the image and the Python of a spec on a cluster.
 
 
-IMAGE = ("container", "image")
+IMAGE, ENTRY = ("container", "image"), ("container", "entrypoint")
 AGENT_PYTHON = ">=3.6"  # the Python that the agent needs
 ENROOT_ENDS = set("@# ")  # what ends a user name in enroot's notation of images
 IMAGE_NAMES = {"podman": "podman", "apptainer": "Apptainer", "pyxis": "Pyxis"}
@@ -156,6 +171,9 @@ def check_image(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Proble
         yield from _image(decision, spec)
     else:
         yield from _nodes_own(decision, spec, facts)
+        if spec.container.entrypoint:
+            what = "the job runs without the image, so it has no entrypoint"
+            yield Problem(ENTRY, what, "write command: [program, argument]", at="key")
     yield from _python(decision, spec, facts)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from runspec_jobs.provider import Problem, Spec
 from runspec_slurm import containers
 from runspec_slurm.decision import Decision
-from runspec_slurm.naming import AGENT_KEY, job_name, of_run, setting, suffix
+from runspec_slurm.naming import AGENT_KEY, docker_notation, job_name, of_run, setting, suffix
 from runspec_slurm.options import SlurmOptions, list_own_words
 from runspec_slurm.session.process import HERE, ends, placed, quoted
 
@@ -117,6 +117,9 @@ def _exports(decision: Decision, spec: Spec, run: str) -> Iterator[tuple[str, st
         yield "RUNSPEC_WORDS", RANK
     if decision.mpi:
         yield "RUNSPEC_MPI", quoted(decision.mpi)
+    if spec.container.entrypoint and decision.engine == "podman":
+        # The batch script puts the ENTRYPOINT of this image in its place.
+        yield "RUNSPEC_ENTRYPOINT", quoted(docker_notation(decision.image))
 
 
 def _command(decision: Decision, env: Mapping[str, str], exported: tuple[str, ...]) -> str:

@@ -98,12 +98,12 @@ def debian(folder: Path, env: dict[str, str]) -> Path:
     return found
 
 
-def with_entrypoint(name: str, entrypoint: list[str]) -> str:
-    """Make an image like IMAGE called *name*, with an ENTRYPOINT; give its name."""
-    change = f"ENTRYPOINT {json.dumps(entrypoint)}"
+def with_entrypoint(name: str, entrypoint: list[str], *more: str) -> str:
+    """Make an image like IMAGE called *name*, with an ENTRYPOINT and *more* lines; give its name."""
+    changes = [f"--change={line}" for line in (f"ENTRYPOINT {json.dumps(entrypoint)}", *more)]
     for words in (
         ["create", "--name", "of-entrypoint", IMAGE, "true"],
-        ["commit", "--quiet", "--change", change, "of-entrypoint", name],
+        ["commit", "--quiet", *changes, "of-entrypoint", name],
         ["rm", "of-entrypoint"],
     ):
         subprocess.run(["podman", *words], check=True, capture_output=True)
@@ -217,6 +217,48 @@ def test_mounts_are_read_only_outputs_come_back_and_the_exit_code_is_kept(
     assert capsys.readouterr().out == "here\n"
     assert run(["fetch", "boxed", str(tmp_path / "got")]) == 0
     assert (tmp_path / "got" / "out" / "x.txt").read_text() == "here\n"
+
+
+@pytest.mark.parametrize("engine", ["podman", DOCKER])
+def test_the_entrypoint_of_an_image_runs_in_its_folder_with_the_arguments(
+    engine: str, request: pytest.FixtureRequest, spec: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """On each node, and the words reach it byte for byte."""
+    if engine == "docker":
+        request.getfixturevalue("docker")
+    serve = 'echo "$PWD: $*"; cat "$1"'
+    image = with_entrypoint("localhost/serve:1", ["sh", "-c", serve, "it's"], "WORKDIR /usr/lib")
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "x.txt").write_text("here\n")
+    args = ["${mounts.code}/x.txt", "a b", "$(id)", "'\""]
+    container = {"image": image, "entrypoint": "image", "args": args}
+    spec.write_text(
+        HEAD.partition("container")[0]
+        + f"container: {json.dumps(container)}\ncluster: {{nodes: 2}}\n"
+        + "mounts: [{name: code, source: ./code, target: /job/code}]\n"
+        + f"providers: {{local: {{engine: {engine}}}}}\n"
+    )
+
+    code = run(["apply", str(spec)])
+
+    lines = ("/usr/lib: /job/code/x.txt a b $(id) '\"", "here")
+    captured = capsys.readouterr()
+    expected = sorted(f"[node {node}] {line}" for node in range(2) for line in lines)
+    assert (code, sorted(captured.out.splitlines())) == (0, expected), captured.err
+
+
+def test_an_image_without_arguments_runs_its_cmd(spec: Path, capsys: Capture) -> None:
+    """Its exit code is that of the job."""
+    say = ["sh", "-c", 'printf "<%s>" "$@"; exit 7', "x"]
+    image = with_entrypoint("localhost/cmd:1", say, 'CMD ["a b", "c"]')
+    spec.write_text(
+        HEAD.partition("container")[0] + f"container: {{image: {image}, entrypoint: image}}\n"
+    )
+
+    assert run(["apply", str(spec), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["exit_code"] == 7
+    assert run(["logs", "boxed"]) == 0
+    assert capsys.readouterr().out == "<a b><c>"
 
 
 @pytest.mark.parametrize("engine", ["podman", DOCKER])

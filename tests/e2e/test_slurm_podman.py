@@ -19,6 +19,7 @@ from tests.e2e.test_podman import (
     IMAGE,
     broken_image,
     podman as podman,  # a fixture
+    with_entrypoint,
 )
 from tests.support import ends, private_registry, process_table
 from tests.support.container_shell import shell_in_container
@@ -78,6 +79,24 @@ def test_each_node_runs_the_image_with_its_folders_and_its_words(
     expected = [f"{rank} of {nodes}: a, 'b' $c\n" for rank in range(nodes)]
     assert sorted(project.fetched().values()) == expected
     assert project.log().count("here\n") == nodes
+
+
+def test_the_entrypoint_of_an_image_runs_as_each_rank(project: Project) -> None:
+    """Where only the engine knows it: the batch script asks for it."""
+    serve = 'echo "$PWD $SLURM_PROCID: $*" >"$1/said-$SLURM_PROCID"'
+    image = "127.0.0.1:9/serve:1"
+    with_entrypoint(image, ["sh", "-c", serve, "it's"], "WORKDIR /usr/lib")
+
+    found = project.ended(
+        launch="srun",
+        processes_per_node=2,
+        container={"image": image, "entrypoint": "image", "args": ["${outputs.out}", "a  b"]},
+        outputs=[{"name": "out", "path": "/job/out"}],
+    )
+
+    assert (found["state"], found["exit_code"]) == ("succeeded", 0), project.log()
+    expected = [f"/usr/lib {rank}: /job/out a  b\n" for rank in range(2)]
+    assert sorted(project.fetched().values()) == expected
 
 
 @pytest.mark.parametrize("nodes", [pytest.param(1, marks=pytest.mark.matrix), 2])

@@ -23,6 +23,8 @@ class Wrong:
 
 GOOD = {
     "the shortest": SHORT,
+    "the entrypoint of an image": HEAD
+    + "container: {image: 'a:1', entrypoint: image, args: [serve, 1]}\n",
     "times and sizes of others": SHORT + "timeout: 1-12:00\ncluster: {memory: 16Gi, cpus: 8+}\n",
     "a script": HEAD + "run: |\n  echo hi\n",
     "numbers as words of a command": HEAD + "command: [sleep, 1, 2.5, true]\n",
@@ -198,6 +200,25 @@ BAD = {
     ),
     "a secret that is a number": Wrong(SHORT + "secrets: {A: 1}\n", "secrets.A"),
     "a launcher nobody has": Wrong(SHORT + "launch: mpiexec\n", "launch"),
+    "an entrypoint and a command": Wrong(
+        SHORT + "container: {image: 'a:1', entrypoint: image}\n",
+        "container.entrypoint",
+        shape=False,
+    ),
+    "an entrypoint of no image": Wrong(
+        HEAD + "container: {entrypoint: image}\n", "container.entrypoint", shape=False
+    ),
+    "arguments of no entrypoint": Wrong(
+        SHORT + "container: {image: 'a:1', args: [a]}\n", "container.args", shape=False
+    ),
+    "a placeholder in arguments that names nothing": Wrong(
+        HEAD + "container: {image: 'a:1', entrypoint: image, args: ['${mounts.x}']}\n",
+        "container.args[0]",
+        shape=False,
+    ),
+    "another entrypoint": Wrong(
+        HEAD + "container: {image: 'a:1', entrypoint: serve}\n", "container.entrypoint"
+    ),
     "ranks of srun that join and leave": Wrong(
         SHORT + "launch: srun\ncluster: {nodes: {min: 1, max: 2}}\n", "launch", shape=False
     ),

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from runspec_agent.base import setup_step
 from runspec_agent.base.light_typing import Any, NamedTuple
+from runspec_agent.env import image_entrypoint
 from runspec_local import errors
 from runspec_local.naming import UNMOUNTABLE
 from runspec_local.session import gpus
@@ -290,6 +291,9 @@ class Node(NamedTuple):
             line += ["--network", f"container:{self.network}"]
         for name, value in {**job["env"], **self.words()}.items():
             line += ["--env", f"{name}={value}"]
+        if limits.get("entrypoint"):
+            code = image_entrypoint.read(job["engine"], self._image)
+            line += ["--env", f"{image_entrypoint.VARIABLE}={code}"]
         for name in job["secrets"]:
             line += ["--env", name]
         for source, target, read_only in self._binds():

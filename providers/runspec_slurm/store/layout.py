@@ -68,7 +68,7 @@ def describe(decision: Decision, spec: Spec, run: str, facts: Facts) -> dict[str
         facts,
         nodes=decision.nodes,
         shape="nodes" if decision.is_gang else "single",
-        argv=list(program(spec)),
+        argv=list(program(spec, containers.choose_entrypoint(decision))),
         count=decision.arrays.tasks,
         tries=spec.retry.attempts,
         spot=False,  # no machine has a notice to poll: Slurm signals the job before it ends

@@ -37,6 +37,7 @@ from runspec_agent.base import (
 from runspec_agent.base.job_env import LOST, STOPPED, USAGE, Failure, read
 from runspec_agent.base.process import Child, Signals
 from runspec_agent.base.task_identity import TaskIdentity, place
+from runspec_agent.env import image_entrypoint
 from runspec_agent.job import agent_fork, slurm_commands
 from runspec_agent.preemption import release
 from runspec_agent.retry import exit_records, stop_request
@@ -144,6 +145,8 @@ class Batch:
         return note is not None and note["code"] == 0
 
     def _program(self, argv: List[str], signals: Signals) -> int:
+        if self.env.get(image_entrypoint.VARIABLE):
+            self._ask_engine(argv, signals)
         many = os.path.basename(argv[0]) == "srun"
         if many:
             child: Child = Step(argv, self.env, self.ends)
@@ -170,6 +173,23 @@ class Batch:
                 code = failures.judge(self.place, code, reason=retry_rules.IMAGE) if code else 1
             raise Failure(NOT_STARTED if code else UNPROVEN, code or 1)
         return int(first["code"]) if many else code
+
+    def _ask_engine(self, argv: List[str], signals: Signals) -> None:
+        """Put the ENTRYPOINT of an image in place of its name, for podman, which takes the variable from here."""
+        image = self.env[image_entrypoint.VARIABLE]
+        try:
+            code = image_entrypoint.read("podman", image)
+        except OSError:  # the node may not have the image yet
+            logins = [word for word in argv if word.startswith("--authfile=")]
+            pull = ["podman", "pull", "--quiet", *logins, image]
+            failed = process.run(Child(pull, self.env, stdout=2), signals, self.grace_s)
+            if failed:
+                raise Failure("the image {} cannot be pulled".format(image), failed) from None
+            try:
+                code = image_entrypoint.read("podman", image)
+            except OSError as error:
+                raise Failure(str(error), USAGE) from error
+        self.env[image_entrypoint.VARIABLE] = code
 
     def _judged(self, failure: Failure) -> Failure:
         """Return *failure*; a timeout is a failure of the job, which may have another attempt."""

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+ENTRY = (
+    "write command: [program, argument] or run, or for the ENTRYPOINT of an image "
+    "container: {image: NAME:TAG, entrypoint: image, args: [argument]}"
+)
 GPUS = "write cluster: {gpus: 8, gpu_type: A100}"
 MOUNT = "write mounts: [{name: data, source: ./data, target: /job/data}]"
 CODE = "write mounts: [{name: code, source: ., target: /job/code}]"
@@ -29,7 +33,7 @@ WORDS: Mapping[str, str] = {
     **dict.fromkeys(("numnodes", "instancecount", "replicas", "numreplicas", "nnodes", "workers"), NODES),
     **dict.fromkeys(("dependson", "dependencies", "after", "dependency"), NEEDS),
     **dict.fromkeys(("ntasks", "ntaskspernode", "nprocpernode", "distribution"), PROCESSES),
-    **dict.fromkeys(("entrypoint", "cmd", "commands", "script", "steps"), "write command: [program, argument], or run"),
+    **dict.fromkeys(("entrypoint", "cmd", "commands", "script", "steps"), ENTRY),
     **dict.fromkeys(("envs", "environment", "environmentvariables"), "write env: {NAME: value}"),
     **dict.fromkeys(("ports", "port", "expose"), "remove it, and run: runspec tunnel RUN PORT"),
     **dict.fromkeys(("array", "matrix", "strategy", "searchspace"), "write sweep: {lr: [0.1, 0.01]}"),

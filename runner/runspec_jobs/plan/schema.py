@@ -63,7 +63,11 @@ def make_full_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
         "additionalProperties": {"type": "object"},
     }
     # `rules` checks this for runspec; an editor needs it in the schema.
-    spec_schema["oneOf"] = [{"required": ["command"]}, {"required": ["run"]}]
+    spec_schema["oneOf"] = [
+        {"required": ["command"]},
+        {"required": ["run"]},
+        {"required": ["container"], "properties": {"container": {"required": ["entrypoint"]}}},
+    ]
     spec_schema["definitions"] = definitions
     schema = {"$schema": DRAFT, "title": "runspec job", **_clean(spec_schema)}
     schema["title"] = "runspec job"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from runspec_jobs.document.nodes import Value, format_flow
-from runspec_jobs.plan.smoke import KEPT
+from runspec_jobs.plan.smoke import KEPT, drop_entrypoint
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.placeholders import tasks
 
@@ -76,7 +75,7 @@ def make_text(spec: Spec, value: Mapping[str, Value]) -> str:
     cluster = value.get("cluster", {})
     assert isinstance(cluster, dict), "BUG: the spec was not validated"
     copied = (*KEPT, "env", "timeout")
-    content: dict[str, Any] = {name: value[name] for name in copied if name in value}
+    content = drop_entrypoint({name: value[name] for name in copied if name in value})
     if spec.sweep:
         content["sweep"] = {name: [value] for name, value in tasks(spec)[0].items()}
     content |= {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runspec_jobs.spec.placeholders import (
+    ENTRYPOINT as ENTRYPOINT,
     PLACE as PLACE,
     argv as argv,
     literal as literal,
@@ -16,6 +17,7 @@ from runspec_jobs.spec.python_versions import (
 )
 
 __all__ = [
+    "ENTRYPOINT",
     "PLACE",
     "argv",
     "literal",

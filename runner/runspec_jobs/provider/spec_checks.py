@@ -114,3 +114,11 @@ def ends_as_a_whole(spec: Spec) -> bool:
 def has_several_tasks(spec: Spec) -> bool:
     """Return whether a run of *spec* has more than one task."""
     return count_tasks(spec.sweep) > 1
+
+
+def check_entrypoint(spec: Spec, why: str) -> Iterator[Problem]:
+    """Yield a problem for the entrypoint of an image that a provider cannot know; *why* says the reason."""
+    if spec.container.entrypoint:
+        asked = f"docker image inspect --format '{{{{json .Config}}}}' {spec.container.image}"
+        hint = f"write command: with the Entrypoint and Cmd that this prints: {asked}"
+        yield Problem(("container", "entrypoint"), why, hint, at="key")

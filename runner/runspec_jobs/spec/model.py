@@ -305,6 +305,14 @@ class Container(Model):
         description="Version constraints for building source packages, as pip's build constraints: "
         "`[setuptools<74]`.",
     )
+    entrypoint: Literal["image"] | None = Field(
+        default=None,
+        description="`image` runs the ENTRYPOINT of the image with `args`, in place of `command` and `run`.",
+    )
+    args: tuple[Free, ...] = Field(
+        default=(),
+        description="The arguments of `entrypoint: image`. Without any, they are the CMD of the image.",
+    )
     shm: Bytes | None = Field(
         default=None, description="Size of the shared memory `/dev/shm`, such as `8GiB`."
     )

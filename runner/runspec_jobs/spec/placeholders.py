@@ -226,19 +226,27 @@ def _is_param(match: re.Match[str]) -> bool:
     return match[2] == "params" and not match[1]
 
 
-def argv(spec: Spec) -> tuple[str, ...]:
+# Becomes the program that the shell code in that variable sets: see `runspec_agent.env.image_entrypoint`.
+ENTER = 'eval "$RUNSPEC_ENTRYPOINT"; unset RUNSPEC_ENTRYPOINT; exec "$@"'
+ENTRYPOINT = ("/bin/sh", "-c", ENTER, "entrypoint")
+
+
+def argv(spec: Spec, entrypoint: tuple[str, ...] = ENTRYPOINT) -> tuple[str, ...]:
     """Return the arguments of inside.sh: the command as written, or a call of /bin/sh with the script.
 
     A setup comes before them, in the form that `runspec_agent.base.setup_step` reads, and a shell that sets the limits
     before each of the two. A script whose first line is `#!` and an interpreter is read by that one. Only a shell knows
     references to variables: in other scripts, inside.sh replaces the placeholders, as in words of a command.
+    *entrypoint* runs the ENTRYPOINT of the image with the words after it.
 
     >>> from runspec_jobs.spec.model import Spec, Ulimits
     >>> argv(Spec.model_construct(command=("a",), ulimits=Ulimits(stack=65536)))[3:]
     ('ulimits', 'stack=s=64', '--', 'a')
     """
     program = spec.run if spec.command is None else spec.command
-    assert program is not None, "BUG: rules let a spec through that has nothing to run"
+    if program is None:
+        assert spec.container.entrypoint, "BUG: rules let a spec through that has nothing to run"
+        program = (*entrypoint, *spec.container.args)
     words = _limited(spec, _program_words(program))
     if spec.setup is None:
         return words

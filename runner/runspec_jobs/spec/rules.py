@@ -53,7 +53,8 @@ def _check_program(spec: Spec) -> Iterator[Problem]:
         yield Problem(
             ("run",), "'command' and 'run' cannot be used together", "keep one of them", at="key"
         )
-    if spec.command is None and spec.run is None:
+    yield from _check_entrypoint(spec)
+    if spec.command is None and spec.run is None and not spec.container.entrypoint:
         yield Problem((), NOTHING_TO_RUN, "add command: [program, argument] or run: |")
     for key, words in (
         ("command", spec.command or ()),
@@ -67,6 +68,19 @@ def _check_program(spec: Spec) -> Iterator[Problem]:
         yield from _check_length(where, text)
     for name, value in spec.env.items():
         yield from _check_length(("env", name), f"{name}={value}")
+
+
+def _check_entrypoint(spec: Spec) -> Iterator[Problem]:
+    container, where = spec.container, ("container", "entrypoint")
+    if container.args and not container.entrypoint:
+        hint = "add entrypoint: image, or write command: [program, argument]"
+        yield Problem(("container", "args"), "'args' needs 'entrypoint'", hint, at="key")
+    if container.entrypoint and not container.image:
+        yield Problem(where, "'entrypoint' needs 'image'", "add image: NAME:TAG", at="key")
+    if container.entrypoint and (spec.command is not None or spec.run is not None):
+        message = "'entrypoint' cannot be used together with 'command' or 'run'"
+        hint = "keep one of them: args are the arguments of the entrypoint"
+        yield Problem(where, message, hint, at="key")
 
 
 def _check_length(where: Path, text: str) -> Iterator[Problem]:
@@ -153,6 +167,7 @@ def _check_environment(spec: Spec) -> Iterator[Problem]:
 
 def _list_texts(spec: Spec) -> Iterable[tuple[Path, str]]:
     yield from (((("command", i), word)) for i, word in enumerate(spec.command or ()))
+    yield from (((("container", "args", i), word)) for i, word in enumerate(spec.container.args))
     if spec.run is not None:
         yield ("run",), spec.run
     for key, program in _list_steps(spec):

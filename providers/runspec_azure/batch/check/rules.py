@@ -16,7 +16,13 @@ from runspec_azure.resources import request, vm_sizes
 from runspec_azure.resources.vm_sizes import Machine
 from runspec_jobs.provider import Capacity, Facts, Problem, Spec, did_you_mean
 from runspec_jobs.provider.machines import GPU_MULTIPLE, MachineRequest
-from runspec_jobs.provider.spec_checks import lacking, literal_paths, refuse_rules, too_many_tasks
+from runspec_jobs.provider.spec_checks import (
+    check_entrypoint,
+    lacking,
+    literal_paths,
+    refuse_rules,
+    too_many_tasks,
+)
 
 # https://learn.microsoft.com/rest/api/batchservice/tasks/create-task#taskconstraints
 REFUSED = {
@@ -43,6 +49,9 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _words(spec)
     yield from _size(spec)
     yield from _container(decision, spec)
+    yield from check_entrypoint(
+        spec, "Azure Batch does not tell a task the ENTRYPOINT that runspec replaces"
+    )
     yield from _limits(spec)
     yield from refuse_rules(spec, REFUSED)
     if spec.container.image is None:
