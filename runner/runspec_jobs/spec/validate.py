@@ -91,7 +91,7 @@ def _find_others(problems: Iterable[Problem], more: Iterable[Problem]) -> list[P
     wrong = {p.path[:1] for p in problems if p.path and not p.what.startswith(UNKNOWN)}
     if wrong & {("mounts",), ("outputs",), ("sweep",), ("params",)}:
         wrong |= {(field,) for field in REFERRING}  # to what is gone
-    is_unclear = wrong & {("command",), ("run",)}
+    is_unclear = wrong & {("command",), ("run",), ("container",)}
     return [
         p for p in more if p.path[:1] not in wrong and not (is_unclear and p.what == NOTHING_TO_RUN)
     ]
