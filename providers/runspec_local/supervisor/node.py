@@ -12,9 +12,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from runspec_agent.base import setup_step
+from runspec_agent.base import image_entrypoint, setup_step
 from runspec_agent.base.light_typing import Any, NamedTuple
-from runspec_agent.env import image_entrypoint
 from runspec_local import errors
 from runspec_local.naming import UNMOUNTABLE
 from runspec_local.session import gpus

@@ -5,8 +5,8 @@ import sys
 from typing import List, Optional
 
 from runspec_agent.__main__ import main
-from runspec_agent.base.fork import Forked
 from runspec_agent.base.process import Signals
+from runspec_agent.job.fork import Forked
 
 JOB = ["-IS", "job"]
 

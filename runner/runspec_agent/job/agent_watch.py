@@ -12,9 +12,9 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 from runspec_agent.base import end_causes, files, process, retry_rules
 from runspec_agent.base.failure import Failure
-from runspec_agent.base.fork import Forked
 from runspec_agent.base.process import STOPS, Signals
 from runspec_agent.base.task_identity import TaskIdentity
+from runspec_agent.job.fork import Forked
 from runspec_agent.retry import end_record
 from runspec_agent.retry.end_record import End
 from runspec_agent.retry.exit_barrier import ExitBarrier

@@ -28,6 +28,7 @@ from typing import Dict, List, Mapping, Optional
 
 from runspec_agent.base import (
     end_causes,
+    image_entrypoint,
     limits,
     process,
     record_formats,
@@ -37,7 +38,6 @@ from runspec_agent.base import (
 from runspec_agent.base.job_env import LOST, STOPPED, USAGE, Failure, read
 from runspec_agent.base.process import Child, Signals
 from runspec_agent.base.task_identity import TaskIdentity, place
-from runspec_agent.env import image_entrypoint
 from runspec_agent.job import agent_fork, slurm_commands
 from runspec_agent.preemption import release
 from runspec_agent.retry import exit_records, stop_request

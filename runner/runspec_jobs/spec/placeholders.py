@@ -226,7 +226,7 @@ def _is_param(match: re.Match[str]) -> bool:
     return match[2] == "params" and not match[1]
 
 
-# Becomes the program that the shell code in that variable sets: see `runspec_agent.env.image_entrypoint`.
+# Becomes the program that the shell code in that variable sets: see `runspec_agent.base.image_entrypoint`.
 ENTER = 'eval "$RUNSPEC_ENTRYPOINT"; unset RUNSPEC_ENTRYPOINT; exec "$@"'
 ENTRYPOINT = ("/bin/sh", "-c", ENTER, "entrypoint")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runspec_agent.env import image_entrypoint
+from runspec_agent.base import image_entrypoint
 from runspec_jobs.document import reader
 from runspec_jobs.load import registry
 from runspec_jobs.plan import smoke
