@@ -319,6 +319,8 @@ def _examine(name: str, *, node: bool) -> Iterable[Finding]:
     in_use = inputs.read_profile_in_use(Path.cwd())
     text, at = in_use.text, ("providers", name)
     options, problems = validate.parse_model(provider.options_model, in_use.get_settings(name), at)
+    if examples := inputs.find_examples(in_use, provider):
+        options, problems = None, [*problems, *examples]
     if options is not None:
         # Before the first request: an untrusted profile may name a host of somebody else.
         inputs.demand_trust(in_use, provider)

@@ -44,6 +44,7 @@ from runspec_jobs.provider import (
     Provider,
     Spec,
     SupportsDiscovery,
+    SupportsProfileTemplate,
     paths,
 )
 from runspec_jobs.provider.types import NOT_YET
@@ -276,11 +277,27 @@ def read_settings(
     text.add_problems(in_spec)
     if in_use.text is not None:
         in_use.text.add_problems(in_profile)
+        if examples := find_examples(in_use, provider):
+            in_use.text.add_problems(examples)
+            options = None
     elif in_profile:
         text.add_problems(in_profile)
     if options is not None:
         demand_trust(in_use, provider)
     return options, [text, *([in_use.text] if in_use.text else [])]
+
+
+def find_examples(in_use: ProfileInUse, provider: Provider) -> list[Problem]:
+    """Return a problem for each setting that still is what `runspec init` wrote for the user to replace."""
+    if not isinstance(provider, SupportsProfileTemplate):
+        return []
+    if in_use.text is None or not profile.PLACEHOLDER.search(in_use.text.lines):
+        return []
+    document = reader.read(provider.first_profile().encode())
+    first, _ = profile.read(document.value)
+    assert first is not None, "BUG: a first profile is wrong"
+    at, settings = ("providers", provider.name), in_use.get_settings(provider.name)
+    return list(profile.find_placeholders(settings, first.providers[provider.name], at))
 
 
 def demand_trust(in_use: ProfileInUse, provider: Provider) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
 from runspec_jobs.document.nodes import Text, Value
 from runspec_jobs.provider import Options
+from runspec_jobs.regex import regex
 from runspec_jobs.spec.field_marks import find_user_settings
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.types import Model, Name
@@ -18,6 +19,8 @@ from runspec_jobs.spec.validate import is_private as is_private, parse_model
 CONFIRM_ABOVE_USD = 10.0
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 MOVE = "move it to runspec-profile.yaml or ~/.config/runspec/profile.yaml"
+# What nobody's account has: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html uses this number.
+PLACEHOLDER = regex(r"my-bucket|123456789012|//myaccount\.|mystorage|login\.example\.org")
 
 
 def _replace_null(value: Any) -> Any:
@@ -81,6 +84,16 @@ def list_user_settings(kind: type[Options], settings: Mapping[str, Any], at: Pat
     for name, pool in _get_pools(settings).items():
         restricted += find_user_settings(kind, pool, (*at, "pools", name))
     return restricted
+
+
+def find_placeholders(settings: Any, template: Any, at: Path) -> Iterator[Problem]:
+    """Yield a problem for each value that is still the example of a first profile, whose settings are *template*."""
+    if isinstance(settings, Mapping) and isinstance(template, Mapping):
+        for key in [key for key in settings if key in template]:
+            yield from find_placeholders(settings[key], template[key], (*at, key))
+    elif isinstance(settings, str) and settings == template and PLACEHOLDER.search(settings):
+        hint = f"write your own {at[-1]}"
+        yield Problem(at, f"'{settings}' is only an example, which runspec init wrote", hint)
 
 
 def _is_within(path: Path, others: list[Path]) -> bool:
