@@ -1,0 +1,55 @@
+"""What tools/job_files.py counts as said is said: by a spec that is valid, and that plans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import job_files
+import pytest
+import yaml
+
+from runspec_jobs.cli.app import run
+from tests.support.profiles import own_profile
+
+HEAD = """\
+apiVersion: runspec/v1
+name: first
+provider: local
+providers: {local: {engine: process, without_gpus: true}}
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("loss", job_files.SAID)
+def test_what_is_counted_as_said_is_said_by_a_spec_that_plans(
+    loss: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own_profile().write_text("providers: {local: {engine: process}}\n")
+    (tmp_path / "a.txt").write_text("a\n")
+    (tmp_path / "jobs.yaml").write_text(HEAD + job_files.SAID[loss].spec)
+
+    assert run(["plan", "jobs.yaml"]) == 0, capsys.readouterr().err
+
+    spec = yaml.load_all(HEAD + job_files.SAID[loss].spec, Loader=yaml.BaseLoader)
+    assert any(has_field(job, job_files.SAID[loss].field) for job in spec)
+
+
+def has_field(spec: Any, field: str) -> bool:
+    for part in field.split("."):
+        spec = spec.get(part) if isinstance(spec, dict) else None
+    return spec is not None
+
+
+def test_a_file_counts_as_said_if_nothing_of_it_is_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost: list[list[str]] = [[], ["deps"], ["deps", "unknown"], ["service", "deps"]]
+    files = [{"id": str(n), "kind": "a", "lost": one} for n, one in enumerate(lost)]
+    (tmp_path / "files.yaml").write_text(yaml.safe_dump(files))
+
+    assert job_files.main([str(tmp_path / "files.yaml")]) == 0
+
+    printed = capsys.readouterr().out
+    assert "| a | 3 | 1 | 2 |\n| all | 3 | 1 | 2 |\n" in printed and "unknown 1" in printed

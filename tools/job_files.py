@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Counts how many job files of other tools a spec says completely: tools/job_files.py FILE.
+
+FILE is a list in YAML, with `id`, `kind` and `lost` of each job file: what a spec of version 0.2.0 could not say of it.
+Nothing else of the list is read, and nothing of the job files themselves is kept here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+
+class Said(NamedTuple):
+    """The field that says now what was lost, and a spec in our own words that proves it."""
+
+    field: str
+    spec: str
+
+
+# Services that never end, other engines of workflows, and machines to work on by hand: runspec runs jobs that end.
+OUT_OF_SCOPE = frozenset({"service", "service_job", "workflow_engine", "dev_env"})
+ALTERNATIVES = "cluster: {gpus: 1, gpu_type: [H100, A100-80GB]}\ncommand: [echo, a]\n"
+NEEDS = """\
+outputs: [{name: data, path: /job/data}]
+container: {image: "first:1"}
+command: [echo, first]
+---
+apiVersion: runspec/v1
+name: second
+provider: local
+needs: [first]
+container: {image: "second:1"}
+command: [echo, second]
+"""
+SAID: Mapping[str, Said] = {
+    "retry_by_exit_code": Said(
+        "retry.on",
+        "retry: {attempts: 3, on: [{exit_codes: [42, 130..145], action: stop}]}\ncommand: [echo, a]\n",
+    ),
+    "setup_before_launch": Said(
+        "setup", "setup: pip install --user tqdm\nlaunch: torchrun\ncommand: [python3, train.py]\n"
+    ),
+    "init_container": Said("setup", "setup: mkdir -p out\ncommand: [echo, a]\n"),
+    "file_upload": Said(
+        "mounts", "mounts: [{name: rc, source: ./a.txt, target: /job/a.txt}]\nrun: cat ${mounts.rc}\n"
+    ),
+    "spec_parameters": Said(
+        "params", "params: {size: 7b, epochs: 3}\ncommand: [echo, '${params.size}']\n"
+    ),
+    "alt_gpu": Said("cluster.gpu_type", ALTERNATIVES),
+    "gpu_memory": Said("cluster.gpu_memory", "cluster: {gpus: 1, gpu_memory: 24GiB}\nrun: echo a\n"),
+    "cpu_range": Said("cluster.cpus", "cluster: {cpus: 8+}\nrun: echo a\n"),
+    "srun_ranks": Said("launch", "launch: srun\nprocesses_per_node: 2\nrun: echo a\n"),
+    "srun_into_container": Said(
+        "launch", 'launch: srun\ncontainer: {image: "a:1"}\nprocesses_per_node: 2\nrun: echo a\n'
+    ),
+    "deps": Said("needs", NEEDS),
+    "per_task_image": Said("needs", NEEDS),
+    "multi_step": Said("needs", NEEDS),
+    "requeue_by_script": Said("retry.attempts", "retry: {attempts: 3}\ncommand: [echo, a]\n"),
+}  # fmt: skip
+
+
+class Count(NamedTuple):
+    """How many files there are in scope, and how many are said completely: by version 0.2.0, and now."""
+
+    files: int = 0
+    before: int = 0
+    after: int = 0
+
+
+def count(files: Iterable[Mapping[str, Any]]) -> dict[str, Count]:
+    """Return the counts of *files* by kind.
+
+    >>> count([{"kind": "a", "lost": ["deps"]}, {"kind": "a", "lost": ["service"]}])
+    {'a': Count(files=1, before=0, after=1)}
+    """
+    counts: dict[str, Count] = {}
+    for file in files:
+        lost = set(file["lost"])
+        if lost & OUT_OF_SCOPE:
+            continue
+        old = counts.get(file["kind"], Count())
+        said = Count(1, int(not lost), int(lost <= SAID.keys()))
+        counts[file["kind"]] = Count(*map(sum, zip(old, said, strict=True)))
+    return dict(sorted(counts.items()))
+
+
+def list_left(files: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """Return what is still lost in files that are in scope, with the number of files."""
+    in_scope = [set(file["lost"]) for file in files if not set(file["lost"]) & OUT_OF_SCOPE]
+    return Counter(loss for lost in in_scope for loss in lost - SAID.keys())
+
+
+def main(words: list[str]) -> int:
+    if len(words) != 1:
+        print("usage: tools/job_files.py FILE", file=sys.stderr)
+        return 2
+    files = yaml.safe_load(Path(words[0]).read_text())
+    counts = count(files)
+    print("| kind | files | said by 0.2.0 | said now |\n| --- | --- | --- | --- |")
+    for kind, found in counts.items():
+        print(f"| {kind} | {found.files} | {found.before} | {found.after} |")
+    print(f"| all | {' | '.join(str(sum(c)) for c in zip(*counts.values(), strict=True))} |")
+    print("\nstill lost: " + ", ".join(f"{loss} {n}" for loss, n in list_left(files).most_common()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
