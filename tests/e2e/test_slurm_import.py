@@ -40,6 +40,17 @@ srun --label --kill-on-bad-exit \\
 #SBATCH --nodes=2
 echo "$SLURM_NNODES nodes" > once-$SLURM_NODEID
 """,
+    "steps of several tasks on one node": """#!/bin/bash
+#SBATCH --ntasks-per-node=2
+false
+srun sh -c 'echo first > step-1-$SLURM_PROCID'
+srun -n 1 sh -c 'echo second > step-2-$SLURM_PROCID'
+""",
+    "one task with calls of srun": """#!/bin/bash
+#SBATCH --chdir=.
+for i in 1 2; do srun -n 1 sh -c "echo $i > loop-$i"; done
+srun cat input > copied
+""",
     "several steps": """#!/bin/bash
 #SBATCH -N 2 -n 2
 srun -N 1 -n 1 sh -c 'echo first > step-1'

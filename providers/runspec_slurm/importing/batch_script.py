@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 # A command at the beginning of a line, perhaps with variables or `time` before it.
@@ -28,8 +29,27 @@ PLAIN = re.compile(
     r"-l|-u|-K\d?|-Q|-n|-np|-N|-c|-W|-ppn|-hosts|-H|-f|-hostfile|-machinefile|--(?:label|unbuffered|kill-on-bad-exit|wait|"
     r"quiet|mpi|ntasks|nodes|ntasks-per-node|cpus-per-task|np|hostfile|host|exact|overlap|allow-run-as-root|"
     r"oversubscribe|mem|export|jobid|cpu-bind|bind-to|map-by|exclusive|accel-bind|gpu-bind|gpus-per-task|gres|"
-    r"tag-output)"
+    r"tag-output|no-container-mount-home|no-container-remap-root|container-remap-root|mem-bind|threads-per-core|"
+    r"distribution|job-name|time|container-mount-home)"
 )
+# `"${ARGS[@]}"`, whose words the script lists before.
+LIST = re.compile(r"\"?\$\{(\w+)\[@\]\}\"?")
+LISTED = r"(?m)^[ \t]*(?:declare[ \t]+-a[ \t]+)?{}=\(((?:[^()]|\$\(pwd\))*)\)[ \t]*(?:#.*)?$"
+ASSIGNED = (
+    r"(?m)^[ \t]*(?:(?:export|declare|readonly)[ \t]+)*{0}=(\"[^\"\n]*\"|'[^'\n]*'|[^\s;#]*)"
+    r"|^[ \t]*: \"?\$\{{{0}:=(.*?)\}}\"?[ \t]*(?:#.*)?$"
+)
+HERE = re.compile(r"\$\(pwd\)|\$\{?PWD\}?|\$\{?SLURM_SUBMIT_DIR\}?")
+DEEPEST = 5  # variables that refer to variables
+REFERENCE = re.compile(r"\$\{(\w+)(?::-([^${}]*))?\}|\$(\w+)")
+# How scripts look for the first node, whose address runspec gives every job.
+NODES = r"[ \t]+[\"']?\$\{?(?:SLURM_JOB_NODELIST|SLURM_NODELIST)\}?[\"']?"
+FIRST = re.compile(
+    rf"\$\([ \t]*scontrol[ \t]+show[ \t]+hostnames?{NODES}[ \t]*\|[ \t]*head[ \t]+-n?[ \t]*1[ \t]*\)"
+    r"|\$\([ \t]*srun(?:[ \t]+(?:--nodes=1|--ntasks=1|-N[ \t]*1|-n[ \t]*1|(?:-w|--nodelist)[ \t=]*\S+))+"
+    r"[ \t]+hostname[ \t]+(?:--ip-address|-i|-I)[ \t]*(?:\|[^()]*)?\)"
+)
+HOSTS = re.compile(rf"scontrol[ \t]+show[ \t]+hostnames?{NODES}(?![ \t]*\|[ \t]*head)")
 TORCHRUN = re.compile(
     r"(?:\S*/)?(?:torchrun\b|python\S*\s+-m\s+torch\.distributed\.(?:run|launch)\b)"
 )
@@ -54,6 +74,8 @@ class Launched(NamedTuple):
     end: int
     image: str
     starts_nodes: bool
+    mounts: str = ""
+    mpi: str = ""
 
 
 def find_launched(body: str) -> Launched | None:
@@ -70,13 +92,18 @@ def find_launched(body: str) -> Launched | None:
     match = found[0]
     begin, at = match.start("launcher"), match.end()
     lost: list[str] = []
-    image = ""
+    given: dict[str, str] = {}
     while space := re.compile(BETWEEN).match(body, at):
         word = WORD.match(body, space.end())
         if word is None:
             return None
+        if name := LIST.fullmatch(word[0]):
+            if not _take_list(body, name[1], given, lost):
+                return None
+            at = word.end()
+            continue
         if not word[0].startswith("-"):
-            return _make(body, match["launcher"], lost, begin, word.start(), image)
+            return _make(body, match["launcher"], lost, (begin, word.start()), given)
         option, equals, value = word[0].partition("=")
         at = word.end()
         if not equals and option in VALUED:
@@ -86,20 +113,114 @@ def find_launched(body: str) -> Launched | None:
                 if following is None:
                     return None
                 value, at = following[0], following.end()
-        if option == "--container-image":
-            image = value.strip("\"'")
-        elif not PLAIN.fullmatch(re.sub(r"^(-[nNcW])\d+$", r"\1", option)):
-            lost.append(option)
+        _take_option(body, option, value, given, lost)
     return None
 
 
+def _take_list(body: str, name: str, given: dict[str, str], lost: list[str]) -> bool:
+    """Take the options in the list *name* of the script; return whether it says them all."""
+    found = re.findall(LISTED.format(name), body)
+    if len(found) != 1:
+        return False
+    words = re.sub(r"(?:^|\s)#.*", "", found[0]).split()
+    while words:
+        option, equals, value = words.pop(0).partition("=")
+        if not option.startswith("-"):
+            return False
+        if not equals and option in VALUED and words:
+            value = words.pop(0)
+        _take_option(body, option, value, given, lost)
+    return True
+
+
+def _take_option(
+    body: str, option: str, value: str, given: dict[str, str], lost: list[str]
+) -> None:
+    if option in ("--container-image", "--container-mounts", "--mpi"):
+        known = resolve(body, value.strip("\"'"))
+        if "$" in known.replace("$(pwd)", "." if option == "--container-mounts" else "$"):
+            lost.append(f"{option} with a variable")
+        else:
+            given[option] = known
+    elif not PLAIN.fullmatch(re.sub(r"^(-[nNcW])\d+$", r"\1", option)):
+        lost.append(option)
+
+
+def resolve(body: str, text: str, depth: int = 0) -> str:
+    """Return *text* with the variables to which *body* gives one value; `$(pwd)` stands for the folder of the script.
+
+    >>> resolve("export A=/x\\nB=$A/y\\n", "$A:${B},${C:-z}$D")
+    '/x:/x/y,z$D'
+    """
+
+    def fill(match: re.Match[str]) -> str:
+        found = re.findall(ASSIGNED.format(match[1] or match[3]), body)
+        values = {(one or other).strip("\"'") for one, other in found}
+        if len(values) != 1 or depth == DEEPEST:
+            return match[2] or match[0]
+        return resolve(body, values.pop(), depth + 1)
+
+    return REFERENCE.sub(fill, HERE.sub("$(pwd)", text))
+
+
 def _make(
-    body: str, launcher: str, lost: list[str], begin: int, end: int, image: str
+    body: str, launcher: str, lost: list[str], place: tuple[int, int], given: Mapping[str, str]
 ) -> Launched | None:
+    begin, end = place
     rest = body[end:].split("\n", 1)[0].rstrip()
     if rest.endswith("&") and not rest.endswith("&&"):
         return None  # it is one of several, or something waits for it
-    return Launched(launcher, tuple(lost), begin, end, image, bool(TORCHRUN.match(body, end)))
+    options = (given.get(f"--{name}", "") for name in ("container-mounts", "mpi"))
+    image = given.get("--container-image", "")
+    starts_nodes = bool(TORCHRUN.match(body, end))
+    return Launched(launcher, tuple(lost), begin, end, image, starts_nodes, *options)
+
+
+def use_addresses(body: str) -> str:
+    """Return *body* with the addresses that runspec gives a job, where it asks Slurm for them.
+
+    >>> use_addresses('H=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\\n')
+    'H=$RUNSPEC_LEADER\\n'
+    >>> use_addresses('N=($(scontrol show hostnames $SLURM_JOB_NODELIST))\\n')
+    'N=($(cut -d" " -f1 "$RUNSPEC_HOSTFILE"))\\n'
+    """
+    return HOSTS.sub('cut -d" " -f1 "$RUNSPEC_HOSTFILE"', FIRST.sub("$RUNSPEC_LEADER", body))
+
+
+def drop_launchers(body: str) -> str | None:
+    """Return *body* of a job of one task without its calls of srun, which start that task; None if one says more.
+
+    >>> drop_launchers("if a; then\\n  srun -n 1 b && time srun c\\nfi\\n")
+    'if a; then\\n  b && time c\\nfi\\n'
+    """
+    found = []
+    for match in ANYWHERE.finditer(body):
+        line = body[body.rfind("\n", 0, match.start()) + 1 : match.start()]
+        if re.search(r"(?:^|\s)#", line):
+            continue
+        if match[1] != "srun":
+            return None
+        at = match.end()
+        while space := re.compile(BETWEEN).match(body, at):
+            word = WORD.match(body, space.end())
+            if word is None:
+                return None
+            option, equals, _ = word[0].partition("=")
+            if not option.startswith("-"):
+                found.append((match.start(), word.start()))
+                break
+            if not PLAIN.fullmatch(re.sub(r"^(-[nNcW])\d+$", r"\1", option)):
+                return None
+            at = word.end()
+            if not equals and option in VALUED:
+                space = re.compile(BETWEEN).match(body, at)
+                value = WORD.match(body, space.end()) if space else None
+                at = value.end() if value else at
+        else:
+            return None
+    for begin, end in reversed(found):
+        body = body[:begin] + body[end:]
+    return body
 
 
 def count_launchers(body: str) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from runspec_jobs.provider.importing.draft import make_key, make_name
 from runspec_jobs.provider.types import ForeignFile, Imported
 from runspec_jobs.provider.yaml_writer import write_comments, write_yaml
 from runspec_slurm.importing import batch_script, sbatch_header
@@ -27,7 +28,7 @@ OF_PROFILE = frozenset(
 # Options that change nothing for a job of runspec, which keeps the logs of each task and attempt by itself.
 NEEDLESS = frozenset(
     "error input kill-on-invalid-dep no-kill open-mode output parsable quiet verbose wait ignore-pbs "
-    "ntasks-per-core ntasks-per-socket mincpus".split()
+    "ntasks-per-core ntasks-per-socket mincpus wait-all-nodes get-user-env".split()
 )
 CONSTANTS = ("SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_MIN")
 SIZES = {"K": "KiB", "M": "MiB", "G": "GiB", "T": "TiB", "": "MiB"}
@@ -36,6 +37,8 @@ COPY = (
     '(flock 9; [ -s "${outputs.work}/.copied" ] || { cp -R "${mounts.code}/." "${outputs.work}" && '
     'chmod -R u+w "${outputs.work}" && echo yes >&9; }) 9>>"${outputs.work}/.copied" && cd "${outputs.work}" || exit 1'
 )
+MOUNT = "name each folder under `shared` in the profile, and mount shared://NAME"
+MOUNTED = re.compile(r"(/[\w./-]+|\$\(pwd\)[\w./-]*):(/[\w./-]+?)(?::(ro|rw))?")
 GUARD = '[ "$RUNSPEC_RANK" = 0 ] || exit 0  # sbatch starts a script on the first node only\n'
 
 
@@ -53,6 +56,8 @@ class Draft:
         default_factory=dict
     )  # what the options say of nodes, tasks and processors
     job_name: str = ""  # as the script writes it
+    folder: str = ""  # in which the script begins
+    mounts: list[dict[str, str]] = field(default_factory=list)
     memory: dict[str, tuple[str, int]] = field(
         default_factory=dict
     )  # by option: the value, and its line
@@ -131,8 +136,7 @@ def _take_number(draft: Draft, option: Option) -> None:
 
 def _take_name(draft: Draft, option: Option) -> None:
     draft.job_name = option.value
-    name = re.sub(r"[^a-z0-9]+", "-", option.value.lower()).strip("-")[:40].strip("-")
-    draft.spec["name"] = name if name[:1].isalpha() else f"job-{name}"[:40].strip("-")
+    draft.spec["name"] = make_name(option.value)
 
 
 def _take_time(draft: Draft, option: Option) -> None:
@@ -219,7 +223,28 @@ def _take_container(draft: Draft, option: Option) -> None:
 
 
 def _take_mounts(draft: Draft, option: Option) -> None:
-    draft.lose(option, "name each folder under `shared` in the profile, and mount shared://NAME")
+    if not _mount(draft, option.value):
+        draft.lose(option, MOUNT)
+
+
+def _mount(draft: Draft, text: str) -> bool:
+    """Add mounts that are written as `/folder:/target[:ro],...`; return whether all of them are."""
+    found = [MOUNTED.fullmatch(part) for part in text.split(",")]
+    if not all(found):
+        return False
+    for match in filter(None, found):
+        if match[2] in (mount["target"] for mount in draft.mounts):
+            continue
+        mode = {"mode": "ro"} if match[3] == "ro" else {}
+        used = {"code", *(mount["name"] for mount in draft.mounts)}
+        if match[1].startswith("$(pwd)"):
+            key, source = make_key(match[2], used), match[1].replace("$(pwd)", ".")
+        else:
+            key = make_key(match[1], used)
+            draft.profile.setdefault("shared", {})[key] = match[1]
+            source = f"shared://{key}"
+        draft.mounts.append({"name": key, "source": source, "target": match[2], **mode})
+    return True
 
 
 def _take_retries(draft: Draft, option: Option) -> None:
@@ -253,7 +278,10 @@ def _take_export(draft: Draft, option: Option) -> None:
 
 
 def _take_folder(draft: Draft, option: Option) -> None:
-    draft.lose(option, "the job begins in a copy of the folder of the script: write `cd` into run")
+    if "%" in option.value:
+        draft.lose(option, "write `cd` into run")
+    else:
+        draft.folder = option.value
 
 
 def _take_switches(draft: Draft, option: Option) -> None:
@@ -265,7 +293,8 @@ def _take_switches(draft: Draft, option: Option) -> None:
 
 TAKEN: Mapping[str, Callable[[Draft, Option], None]] = {
     **dict.fromkeys(
-        ("nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "cpus-per-gpu"), _take_number
+        ("nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "cpus-per-gpu", "ntasks-per-gpu"),
+        _take_number,
     ),
     **dict.fromkeys(("mem", "mem-per-cpu", "mem-per-gpu"), _take_memory),
     **dict.fromkeys(("gpus", "gpus-per-node", "gpus-per-task"), _take_all_gpus),
@@ -283,7 +312,7 @@ TAKEN: Mapping[str, Callable[[Draft, Option], None]] = {
     "tmp": _take_disk,
     "signal": _take_signal,
     "export": _take_export,
-    "chdir": _take_folder,
+    **dict.fromkeys(("chdir", "workdir"), _take_folder),
     "switches": _take_switches,
 }
 
@@ -331,9 +360,13 @@ def _size(draft: Draft) -> None:
 
 def _write_run(draft: Draft, script: BatchScript, body: str) -> str:
     """Return the script of the spec: the body, in a copy of the folder of the batch script."""
-    launched = batch_script.find_launched(body)
     tasks, nodes = draft.values["tasks"], draft.values["nodes"]
+    body = batch_script.use_addresses(body)
+    launched = batch_script.find_launched(body)
+    alone = batch_script.drop_launchers(body) if tasks * nodes == 1 else None
     guard = ""
+    if alone is not None and not (launched and launched.image):
+        return f"{_set_up(draft, script, alone)}{alone}"
     if launched is not None and (
         tasks * nodes > 1 or launched.launcher != "srun" or launched.image
     ):
@@ -342,12 +375,24 @@ def _write_run(draft: Draft, script: BatchScript, body: str) -> str:
         body = body[: launched.begin] + body[launched.end :]
     elif nodes > 1:
         guard = GUARD
+    steps = ""
     if launched is None and (count := batch_script.count_launchers(body)):
-        draft.notes.append(
-            f"{draft.name}: {count} of srun and mpirun in the script, whose tasks stay as they are: the job needs "
-            "Slurm, and tasks on other nodes do not see the copy of the folder"
-        )
-    return f"#!{script.interpreter}\n{_set_up(draft, body)}{guard}{body}"
+        steps = _keep_steps(draft, count)
+    return f"{_set_up(draft, script, body)}{steps}{guard}{body}"
+
+
+def _keep_steps(draft: Draft, count: int) -> str:
+    """Return the lines that tell srun of several steps how many tasks the script has: runspec asks for nodes."""
+    tasks, nodes = draft.values["tasks"], draft.values["nodes"]
+    many = "" if nodes == 1 else ", and its tasks on other nodes do not see the copy of the folder"
+    lost = "not imported: " if many else ""
+    draft.notes.append(
+        f"{draft.name}: {lost}{count} of srun and mpirun stay in the script: it needs Slurm{many}"
+    )
+    words = {"SLURM_NTASKS": tasks * nodes, "SLURM_NTASKS_PER_NODE": tasks}
+    if "cpus-per-task" in draft.values:
+        words["SRUN_CPUS_PER_TASK"] = draft.values["cpus-per-task"]
+    return "".join(f"export {name}={number}\n" for name, number in words.items())
 
 
 def _take_launched(draft: Draft, launched: batch_script.Launched, body: str) -> str:
@@ -360,17 +405,25 @@ def _take_launched(draft: Draft, launched: batch_script.Launched, body: str) -> 
         draft.spec["launch"] = "mpi"
         if tasks > 1:
             draft.spec["processes_per_node"] = tasks
-        if launched.launcher == "srun":
+        if launched.image and launched.launcher == "srun":
+            draft.spec["launch"] = "srun"
+        elif launched.launcher == "srun":
             draft.settings["mpi"] = "srun"
+    if launched.mounts and not _mount(draft, launched.mounts):
+        draft.notes.append(f"{draft.name}: not imported: --container-mounts of srun: {MOUNT}")
     for option in launched.lost:
         draft.notes.append(f"{draft.name}: not imported: {option} of {launched.launcher}")
     return body[: launched.begin] + body[launched.end :]
 
 
-def _set_up(draft: Draft, body: str) -> str:
+def _set_up(draft: Draft, script: BatchScript, body: str) -> str:
     """Return the lines before the body: its folder, and the variables of Slurm that it reads and only sbatch sets."""
     values = draft.values
-    lines = [COPY]
+    lines = [f"#!{script.interpreter}", COPY]
+    if draft.folder:
+        lines.append(f"cd {shlex.quote(draft.folder)} || exit 1")
+    if not re.search(r"\s-\w*e", script.interpreter):
+        lines.append("set +e  # sbatch goes on after a command that fails")
     wanted: dict[str, str] = {
         "SLURM_SUBMIT_DIR": '"$PWD"',
         "SLURM_JOB_NAME": shlex.quote(draft.job_name or draft.name),
@@ -388,16 +441,15 @@ def _set_up(draft: Draft, body: str) -> str:
 
 
 def _write(draft: Draft, run: str) -> Imported:
-    stem = re.sub(r"[^a-z0-9]+", "-", draft.name.split(".")[0].lower()).strip("-")
     head = {
         "apiVersion": "runspec/v1",
-        "name": draft.spec.pop("name", stem if stem[:1].isalpha() else "job"),
+        "name": draft.spec.pop("name", make_name(draft.name.split(".")[0])),
         "provider": "slurm",
     }
     if draft.cluster:
         head["cluster"] = draft.cluster
     files = {
-        "mounts": [{"name": "code", "source": ".", "target": "/job/code"}],
+        "mounts": [{"name": "code", "source": ".", "target": "/job/code"}, *draft.mounts],
         "outputs": [{"name": "work", "path": "/job/work"}],
     }
     settings = {"providers": {"slurm": draft.settings}} if draft.settings else {}

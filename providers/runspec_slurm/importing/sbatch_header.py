@@ -22,6 +22,7 @@ SHORT = {
     "n": "ntasks", "O": "overcommit", "o": "output", "p": "partition", "Q": "quiet", "q": "qos", "S": "core-spec",
     "s": "oversubscribe", "t": "time", "v": "verbose", "W": "wait", "w": "nodelist", "x": "exclude",
 }  # fmt: skip
+ALIASES = {"tasks-per-node": "ntasks-per-node", "workdir": "chdir", "tasks": "ntasks"}
 # Options without a value, or whose value must follow a "=".
 FLAGS = frozenset(
     "contiguous exclusive get-user-env hold ignore-pbs nice no-kill no-requeue overcommit oversubscribe parsable "
@@ -35,7 +36,7 @@ VALUED = frozenset(
     "mail-type mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus network nodefile nodelist nodes "
     "ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode output partition power "
     "prefer priority profile qos reservation segment signal sockets-per-node switches thread-spec threads-per-core "
-    "time time-min tmp tres-per-task uid wckey".split()
+    "time time-min tmp tres-per-task uid wait-all-nodes wckey".split()
 )
 
 
@@ -99,7 +100,7 @@ def _read_line(name: str, number: int, line: str) -> Iterator[Option]:
         word = words.pop(0)
         if word.startswith("--"):
             option, equals, value = word[2:].partition("=")
-            option = _complete(option)
+            option = ALIASES.get(option) or _complete(option)
             if not equals and option in VALUED and words:
                 value = words.pop(0)
             yield Option(option, value, number)

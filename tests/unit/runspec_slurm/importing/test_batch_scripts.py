@@ -135,7 +135,7 @@ def test_what_only_the_profile_may_have_is_written_there() -> None:
         ),
         ("--signal=B:USR1@60", "train.sbatch:2: not imported: --signal=B:USR1@60"),
         ("--uid=0", "train.sbatch:2: not imported: --uid=0: runspec has no such setting"),
-        ("--container-mounts=/a:/a", "train.sbatch:2: not imported: --container-mounts=/a:/a"),
+        ("--container-mounts=a:/a", "train.sbatch:2: not imported: --container-mounts=a:/a"),
         ("--array=x", "train.sbatch:2: not imported: --array=x"),
         ("--mem=lots", "train.sbatch:2: not imported: --mem=lots"),
     ],
@@ -193,7 +193,8 @@ def test_launchers_that_depend_on_more_than_their_line_stay(body: str) -> None:
     imported = take("-n 2", body=body)
 
     assert (read(imported).run or "").endswith(body)
-    assert any("the job needs Slurm" in note for note in imported.notes)
+    assert any("stay in the script: it needs Slurm" in note for note in imported.notes)
+    assert "export SLURM_NTASKS=2\nexport SLURM_NTASKS_PER_NODE=2\n" in (read(imported).run or "")
 
 
 def test_an_image_of_srun_is_the_image_of_the_job() -> None:
@@ -251,3 +252,68 @@ def test_windows_line_breaks_and_a_byte_order_mark_are_left_out() -> None:
 
     assert spec.cluster.memory == 1 << 30
     assert "\r" not in (spec.run or "")
+
+
+def test_a_job_of_one_task_needs_no_launcher() -> None:
+    body = "if true; then\n  time srun -n 1 a\nfi\nsrun --label b | srun c\n# srun d\n"
+
+    imported = take("--ntasks=1", body=body)
+
+    run = read(imported).run or ""
+    assert run.endswith("if true; then\n  time a\nfi\nb | c\n# srun d\n")
+    assert list_losses(imported) == []
+
+
+def test_a_script_goes_on_after_a_command_that_fails_as_by_sbatch() -> None:
+    assert "\nset +e  # sbatch goes on" in (read(take()).run or "")
+    script = "#!/bin/bash -eu\n#SBATCH --time=1\nhostname\n"
+
+    assert "set +e" not in (read(convert(ForeignFile("a.sh", script))).run or "")
+
+
+def test_the_first_node_is_known_without_asking_slurm() -> None:
+    body = (
+        "nodes=( $( scontrol show hostnames $SLURM_JOB_NODELIST ) )\n"
+        'ip=$(srun --nodes=1 --ntasks=1 -w "${nodes[0]}" hostname --ip-address)\n'
+        "srun torchrun --rdzv_endpoint $ip:29500 a.py\n"
+    )
+
+    imported = take("-N 2 --ntasks-per-node=1", body=body)
+
+    run = read(imported).run or ""
+    assert 'nodes=( $( cut -d" " -f1 "$RUNSPEC_HOSTFILE" ) )\nip=$RUNSPEC_LEADER\n' in run
+    assert run.endswith("\ntorchrun --rdzv_endpoint $ip:29500 a.py\n")
+    assert list_losses(imported) == []
+
+
+def test_options_of_a_list_name_the_image_and_the_folders_of_its_container() -> None:
+    body = (
+        ': "${APPS:=/apps}"\n: "${IMAGE:=$APPS/train.sqsh}"\n'
+        "declare -a ARGS=(\n  --container-image $IMAGE\n"
+        "  --container-mounts $(pwd):/code,/fsx:/data:ro  # two\n)\n"
+        'srun -l "${ARGS[@]}" --mpi=pmix python a.py\n'
+    )
+
+    imported = take("-N 2 --ntasks-per-node=8", body=body)
+
+    spec = read(imported)
+    assert (spec.launch, spec.container.image) == ("srun", "/apps/train.sqsh")
+    assert [(m.source, m.target, m.mode) for m in spec.mounts[1:]] == [
+        (".", "/code", None),
+        ("shared://fsx", "/data", "ro"),
+    ]
+    assert reader.read(imported.profile.encode()).value == {
+        "providers": {"slurm": {"shared": {"fsx": "/fsx"}}}
+    }
+    assert list_losses(imported) == []
+
+
+def test_an_image_that_only_the_caller_knows_is_lost() -> None:
+    imported = take("-N 2", body="srun --container-image=$IMAGE a\n")
+
+    assert read(imported).container.image is None
+    assert "--container-image with a variable" in list_losses(imported)[0]
+
+
+def test_the_folder_of_the_script_is_entered() -> None:
+    assert "\ncd '/a b' || exit 1\n" in (read(take("--chdir='/a b'")).run or "")
