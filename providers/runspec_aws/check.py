@@ -17,6 +17,7 @@ from runspec_jobs.provider.commands import argv
 from runspec_jobs.provider.machines import machine_shortfall
 from runspec_jobs.provider.spec_checks import (
     check_entrypoint,
+    foreign_problems,
     lacking,
     not_in_profile,
     refuse_rules,
@@ -353,7 +354,9 @@ def _waiting(options: AwsOptions) -> Iterator[Problem]:
 def _files(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     if options.files == "signed":
         yield from signed.problems(spec, options)
-    elif not options.job_role:
+        return
+    yield from foreign_problems(spec, ("s3",))
+    if not options.job_role:
         why = "without which jobs cannot access the bucket"
         missing = lacking("aws-batch", "job_role", "arn:aws:iam::...:role/...", why)
         hint = f"{missing.hint}, or files: signed, which needs no role and no Python"

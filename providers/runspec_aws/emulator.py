@@ -22,6 +22,7 @@ SETTINGS: Mapping[str, Any] = {
     "security_groups": ["sg-1"],
 }
 BELOW = ", and absolute paths of the spec lie below the job's folder"
+OTHERS_REGION = "eu-central-1"
 OWN = ("account_profile", "queue", "reservation")  # settings that refer to a real account
 
 
@@ -59,3 +60,21 @@ def _secrets(options: Mapping[str, Any]) -> dict[str, str]:
         where.partition(":")[2]: f"rehearsed secret '{name}'"
         for name, where in dict(options.get("secrets", {})).items()
     }
+
+
+def fill(stage: Emulation, bucket: str, folder: Path) -> None:
+    """Make the public *bucket*, in the place of one of another owner, with the files of *folder*."""
+    import boto3
+
+    client = boto3.client(
+        "s3",
+        region_name=str(stage.options["region"]),
+        endpoint_url=stage.env["AWS_ENDPOINT_URL"],
+        aws_access_key_id=stage.env["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=stage.env["AWS_SECRET_ACCESS_KEY"],
+    )
+    where = {"LocationConstraint": OTHERS_REGION}
+    client.create_bucket(Bucket=bucket, ACL="public-read", CreateBucketConfiguration=where)
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        key = path.relative_to(folder).as_posix()
+        client.put_object(Bucket=bucket, Key=key, Body=path.read_bytes(), ACL="public-read")

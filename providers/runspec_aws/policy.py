@@ -10,6 +10,7 @@ from runspec_aws.naming import partition
 from runspec_aws.options import OWN_GROUP, AwsOptions
 from runspec_aws.resources import asks_region
 from runspec_jobs.provider import Request, Step, requests_of
+from runspec_jobs.provider.job_manifest import list_foreign
 
 VERSION = "2012-10-17"
 # Calls that only read; AWS Batch has no resource-level permissions for them.
@@ -250,11 +251,13 @@ def job_policy(steps: Iterable[Step], options: AwsOptions) -> dict[str, Any]:
 
     Statements whose Sid begins with Execution are for `execution_role`.
     """
+    steps = list(steps)
     containers = [c for step in steps for c in _containers(step.do)]
     statements = [
         *(
             _files(options) if options.files == "role" else ()
         ),  # signed URLs have the permissions of their signer
+        *_foreign(list_foreign(steps), options),
         *(s for container in containers for s in _file_systems(container, options)),
         *_own_group(options),
         *(_execution(containers, options) if options.execution_role else ()),
@@ -272,6 +275,19 @@ def _files(options: AwsOptions) -> Iterator[dict[str, Any]]:
     yield _statement("Delete", ["s3:DeleteObject"], [f"{bucket}/{prefix}/runs/*/outputs/*"])
     yield _lists(bucket)
     yield from _key(options)
+
+
+def _foreign(urls: Iterable[str], options: AwsOptions) -> Iterator[dict[str, Any]]:
+    """Return permissions to read buckets of other owners, whose own policies must permit it too.
+
+    https://docs.aws.amazon.com/AmazonS3/latest/userguide/example-walkthroughs-managing-access-example2.html
+    """
+    places = [url.removeprefix("s3://").rstrip("/") for url in urls if url.startswith("s3://")]
+    if places:
+        arn = f"arn:{_partition(options)}:s3:::"
+        buckets = [arn + place.partition("/")[0] for place in places]
+        yield _statement("OthersRead", ["s3:GetObject"], [f"{arn}{place}*" for place in places])
+        yield _statement("OthersList", ["s3:ListBucket"], buckets)
 
 
 def _containers(request: Request) -> Iterator[Mapping[str, Any]]:

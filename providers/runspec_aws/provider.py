@@ -97,6 +97,11 @@ class AwsBatchProvider:
 
         return beliefs.probes(options)
 
+    def fill(self, stage: Emulation, container: str, folder: Path) -> None:
+        from runspec_aws.emulator import fill
+
+        fill(stage, container, folder)
+
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None
     ) -> AbstractContextManager[Emulation]:

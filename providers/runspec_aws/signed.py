@@ -80,7 +80,7 @@ def problems(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     hint = "set job_role and remove files: signed in the profile"
     yield from signed_problems(spec, hint)
     for i, mount in enumerate(spec.mounts):
-        if mount.scheme == "store":
+        if mount.scheme == "store" or mount.is_foreign:
             message = "a signed URL permits access to one object, not to all objects under a prefix"
             yield Problem(("mounts", i, "source"), message, f"mount a folder, or {hint}")
     yield from _times(spec, options)

@@ -27,6 +27,7 @@ from runspec_jobs.provider.spec_checks import (
     literal_paths,
     not_in_profile,
     refuse_rules,
+    refused_foreign,
 )
 
 # https://github.com/MicrosoftDocs/azure-docs/tree/main/articles/batch-ai, the notice of retirement
@@ -365,8 +366,15 @@ def _profile(decision: Decision, spec: Spec) -> Iterator[Problem]:
 
 
 def _mounts(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
+    why = "Batch AI has no agent of runspec, which would read it"
+    hint = (
+        "mount a volume: shared: {NAME: {container: NAME, account: NAME, key: NAME}} in the profile"
+    )
+    yield from refused_foreign(spec, why, hint)
     for i, mount in enumerate(spec.mounts):
         at: Path = ("mounts", i, "source")
+        if mount.is_foreign:
+            continue
         if mount.scheme == "store" and mount.place.startswith("/"):
             yield Problem(
                 at, f"'{mount.source}' leads out of the container's prefix", "remove the third /"

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from runspec_jobs.provider import Capacity, Facts, Path, Problem, Spec
-from runspec_jobs.provider.spec_checks import refuse_rules, secret_problems, too_many_tasks
+from runspec_jobs.provider.spec_checks import (
+    foreign_problems,
+    refuse_rules,
+    secret_problems,
+    too_many_tasks,
+)
 from runspec_local.naming import UNMOUNTABLE, VISIBLE
 
 READABLE = ("env:", "file:")
@@ -23,6 +28,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _machine(spec, facts)
     yield from _places(spec)
     yield from refuse_rules(spec, REFUSED)
+    yield from foreign_problems(spec, ("s3",))
     if facts.complete:
         yield from _unused(spec, facts)
         yield from _container(spec, facts)
@@ -143,7 +149,8 @@ def _mounts(spec: Spec, facts: Facts) -> Iterator[Problem]:
             message = f"there is no file or folder at '{mount.source}'"
             hint = f"put the files into {facts.survey['root']}/{mount.scheme}/{mount.place}"
             yield Problem(("mounts", i, "source"), message, hint)
-        if set(mount.place) & set(UNMOUNTABLE) and mount.scheme != "file" and contained(facts):
+        in_place = mount.scheme in ("store", "shared")
+        if set(mount.place) & set(UNMOUNTABLE) and in_place and contained(facts):
             hint = "rename the folder"
             message = f"no container engine can mount '{mount.source}': it contains a comma, a quote or a line break"
             yield Problem(("mounts", i, "source"), message, hint)

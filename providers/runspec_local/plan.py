@@ -10,6 +10,7 @@ from typing import Any
 from runspec_jobs.provider import Facts, Mount, Request, Scope, Source, Spec, Step
 from runspec_jobs.provider.commands import argv, tasks
 from runspec_jobs.provider.job_manifest import (
+    foreign_source,
     kept_outputs,
     reach,
     resumed,
@@ -223,6 +224,15 @@ def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:
             "read_only": mount.read_only,
             "copy": True,
             "saves": {"name": mount.name, **saved},
+        }
+    if mount.is_foreign:
+        return {
+            "name": mount.name,
+            "source": "",
+            "target": mount.target,
+            "read_only": True,
+            "copy": True,
+            "foreign": foreign_source(mount),
         }
     if mount.scheme == "file":
         source = _blob(facts, facts.sources[mount.name])

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 
 from runspec_jobs.provider import Capacity, Facts, Launch, Path, Problem, Spec, did_you_mean
 from runspec_jobs.provider.machines import is_enough_gpu_memory
-from runspec_jobs.provider.spec_checks import literal_paths, not_in_profile, secret_problems
+from runspec_jobs.provider.spec_checks import (
+    foreign_problems,
+    literal_paths,
+    not_in_profile,
+    secret_problems,
+)
 from runspec_slurm import containers, job, resources
 from runspec_slurm.decision import EARLY_S, Decision
 from runspec_slurm.naming import setting
@@ -26,6 +31,7 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
     options = decision.options
     yield from _nodes(decision)
     yield from _variables(spec)
+    yield from foreign_problems(spec, ("s3",))
     if not decision.is_contained:
         yield from literal_paths(spec, "on a node of Slurm without an image")
     if facts.complete:

@@ -1,7 +1,8 @@
 """The command line of the zipapp.
 
-`job [-- WORD...]`, `job --node`, `batch -- WORD...`, `enter RUN TASK RANK [-- WORD...]`, `launch -- WORD...`,
-`login FILE`, `output STORE RECORD TARGET`, `reach -- WORD...`, `gpus COUNT -- WORD...`, `relay HOST PORT`,
+`job [-- WORD...]`, `job --node`, `batch -- WORD...`, `enter RUN TASK RANK [-- WORD...]`, `foreign RECORD TARGET`,
+`launch -- WORD...`, `login FILE`, `output STORE RECORD TARGET`, `reach -- WORD...`, `gpus COUNT -- WORD...`,
+`relay HOST PORT`,
 `resume STORE RECORD OUTPUT TASK/NODE TARGET`, `rsh HOST WORD...`, `sync --every SECONDS|--once FROM TO`,
 `usage FOLDER`.
 """
@@ -17,6 +18,7 @@ VERBS = {
     "job": "job.entry_point",
     "batch": "job.slurm_batch",
     "enter": "job.exec_into",
+    "foreign": "transfer.other_stores",
     "gpus": "job.gpu_check",
     "launch": "launch.node_program",
     "login": "env.login_environment",

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runspec_aws.emulator import fill
+from runspec_emulators.aws.region import KEYS, Objects
 from runspec_jobs.cli.app import run
+from runspec_jobs.provider.types import Emulation
 from tests.support.profiles import own_profile
 from tests.support.requirements import need
 from tests.support.slurm.shared_cluster import PROGRAMS
 
+pytestmark = pytest.mark.process
 CLOUDS: Mapping[str, Mapping[str, Any]] = {
     "aws-batch": {},
     "aws-batch signed": {"files": "signed", "job_role": None},
@@ -84,3 +88,98 @@ def test_files_come_to_a_job_of_each_service(
 
     assert text == "{}\na\n"
     assert provider == "azure-batch-ai" or stat == "755 1000000000\n"
+
+
+OTHERS: Mapping[str, Any] = {
+    "apiVersion": "runspec/v1",
+    "name": "others",
+    "outputs": [{"name": "seen", "path": "/seen"}],
+    "run": "cd ${mounts.set} && cat a deep/b ${mounts.one} >${outputs.seen}/seen",
+}
+
+
+def others(url: str, folder: Path, **more: Any) -> list[dict[str, Any]]:
+    """Return mounts of a folder and of a file in the store of another owner, and make its files in *folder*."""
+    for name in ("a", "deep/b"):
+        path = folder / "others" / "set" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{name}\n")
+    return [
+        {"name": "set", "source": f"{url}/set", "target": "/job/set", **more},
+        {"name": "one", "source": f"{url}/set/a", "target": "/job/one", "anonymous": True},
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("provider", ["aws-batch", "azure-batch"])
+def test_a_store_of_another_owner_is_read_on_a_cloud(
+    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On AWS by the role of the job, in another region, and anonymously; in Azure anonymously."""
+    need("azurite")
+    monkeypatch.chdir(tmp_path)
+    mounts = others("s3://others", tmp_path)
+    if provider == "azure-batch":
+        mounts = others("az://account/others", tmp_path, anonymous=True)
+    Path("job.yaml").write_text(json.dumps({**OTHERS, "provider": provider, "mounts": mounts}))
+
+    code = run(["rehearse", "job.yaml", "--folder", "kept", "--container", "others=others"])
+
+    assert code == 0
+    assert [p.read_text() for p in Path("kept/outputs").rglob("seen") if p.is_file()] == [
+        "a\ndeep/b\na\n"
+    ]
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """Make a bucket of another owner; return the variables of a job that reads it, with keys in a file."""
+    objects = Objects(tmp_path / "objects")
+    keys = "\n".join(["[default]", *(f"{name}={value}" for name, value in KEYS.items())])
+    (tmp_path / "keys").write_text(keys)
+    emulated = Emulation({**KEYS, "AWS_ENDPOINT_URL": objects.url}, {"region": "us-east-1"})
+    others("", tmp_path)
+    fill(emulated, "others", tmp_path / "others")
+    for name in KEYS:
+        monkeypatch.delenv(name, raising=False)
+    yield {
+        "AWS_ENDPOINT_URL_S3": objects.url,
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "keys"),
+    }
+    objects.close()
+
+
+@pytest.mark.parametrize("provider", ["local", pytest.param("slurm", marks=pytest.mark.slow)])
+def test_a_bucket_of_another_owner_is_read_with_the_keys_of_the_job(
+    provider: str, bucket: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mounts = others("s3://others", tmp_path)
+    job = {**OTHERS, "provider": provider, "mounts": mounts, "env": bucket}
+    Path("job.yaml").write_text(json.dumps(job))
+    if provider == "local":
+        assert run(["apply", "job.yaml"]) == 0
+        assert run(["fetch", "others", "kept/outputs"]) == 0
+    else:
+        need(*PROGRAMS)
+        own_profile().write_text("providers: {slurm: {}}")
+        assert run(["rehearse", "job.yaml", "--folder", "kept"]) == 0
+
+    assert [p.read_text() for p in Path("kept/outputs").rglob("seen") if p.is_file()] == [
+        "a\ndeep/b\na\n"
+    ]
+
+
+def test_a_missing_bucket_is_named_on_this_machine(
+    bucket: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mounts = others("s3://nobodys", tmp_path)
+    job = {**OTHERS, "provider": "local", "mounts": mounts, "env": bucket}
+    Path("job.yaml").write_text(json.dumps(job))
+
+    assert run(["apply", "job.yaml"]) != 0
+    assert "s3://nobodys/set: there is no such bucket (404)" in capsys.readouterr().err

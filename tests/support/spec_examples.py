@@ -154,7 +154,7 @@ BAD = {
         SHORT + "mounts: [{name: a, source: ./a}]\n", "mounts[0].target"
     ),
     "a mount from nowhere": Wrong(
-        SHORT + "mounts: [{name: a, source: 's3://b', target: /a}]\n", "mounts[0]"
+        SHORT + "mounts: [{name: a, source: 'gs://b', target: /a}]\n", "mounts[0]"
     ),
     "a mount that leaves the store": Wrong(
         SHORT + "mounts: [{name: a, source: 'store://a/../../b', target: /a}]\n", "mounts[0]", False

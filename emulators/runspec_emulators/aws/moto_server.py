@@ -20,6 +20,7 @@ from moto.moto_server.werkzeug_app import (
     MotoRequestHandler,
     create_backend_app,
 )
+from moto.s3.models import s3_backends
 from moto.s3.responses import S3Response
 from werkzeug.serving import run_simple
 
@@ -47,6 +48,18 @@ def _put_object(self: S3Response) -> Any:
 S3Response.put_object = _put_object  # type: ignore[method-assign]  # as moto calls it
 
 
+def _is_public(target: str, headers: Mapping[str, str]) -> bool:
+    """Return whether a request without a signature asks for a bucket that its owner has made public."""
+    if "authorization" in headers or "X-Amz-Signature" in target:
+        return False
+    name = target.lstrip("/").partition("?")[0].partition("/")[0]
+    for account in s3_backends:
+        bucket = s3_backends[account]["aws"].buckets.get(name)
+        if bucket is not None and bucket.acl is not None and bucket.acl.public_read:
+            return True
+    return False
+
+
 class Signed:
     """Answers what is signed with *secret*, whatever the id of the key is, and no page of a browser."""
 
@@ -63,9 +76,9 @@ class Signed:
             return bytes(content)
 
         method, target = environ["REQUEST_METHOD"], environ["RAW_URI"]
-        wrong = privacy.refusal(headers, NAMES) or signature.problem(
-            method, target, headers, lambda _: self._secret, body
-        )
+        wrong = privacy.refusal(headers, NAMES)
+        if not (wrong or (method in ("GET", "HEAD") and _is_public(target, headers))):
+            wrong = signature.problem(method, target, headers, lambda _: self._secret, body)
         return self._refused(start, wrong) if wrong else self._answer(environ, start)
 
     def _refused(self, start: Start, why: str) -> Iterable[bytes]:

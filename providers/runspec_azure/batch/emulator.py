@@ -89,3 +89,17 @@ def _secrets(options: Mapping[str, Any]) -> dict[str, str]:
         for name, where in dict(options.get("secrets", {})).items()
         if where.startswith("env:")
     }
+
+
+def fill(stage: Emulation, container: str, folder: Path) -> None:
+    """Make the public *container*, in the place of one of another owner, with the files of *folder*."""
+    from azure.storage.blob import ContainerClient, PublicAccess
+
+    login = {
+        "account_name": str(stage.options["storage_account"]),
+        "account_key": stage.env[STORAGE_KEY],
+    }
+    with ContainerClient(str(stage.options["blob_url"]), container, login) as client:
+        client.create_container(public_access=PublicAccess.CONTAINER)
+        for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+            client.upload_blob(path.relative_to(folder).as_posix(), path.read_bytes())

@@ -14,6 +14,7 @@ from runspec_agent.base.light_typing import NamedTuple
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import account
 from runspec_jobs.provider import Step
+from runspec_jobs.provider.job_manifest import list_foreign
 
 BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
 
@@ -76,6 +77,10 @@ def _identity(steps: tuple[Step, ...], options: BatchOptions) -> Iterator[Right]
     scope = _container(options.storage_account, options.container)
     why = "everything that a job reads and writes"
     yield Right("Storage Blob Data Contributor", scope, why, _deletes(options.prefix))
+    for url in list_foreign(steps):
+        if url.startswith("az://"):
+            name, container = url.removeprefix("az://").split("/")[:2]
+            yield Right("Storage Blob Data Reader", _container(name, container), url)
     for step in steps:
         yield from _asked(step.do.params, options.identity)
 

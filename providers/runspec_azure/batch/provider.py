@@ -74,6 +74,11 @@ class AzureBatchProvider:
 
         return PROFILE_TEMPLATE
 
+    def fill(self, stage: Emulation, container: str, folder: Path) -> None:
+        from runspec_azure.batch.emulator import fill
+
+        fill(stage, container, folder)
+
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None
     ) -> AbstractContextManager[Emulation]:

@@ -105,7 +105,7 @@ class Node(NamedTuple):
         """The folder where the node writes an output, as a path of this machine."""
         return self.folder.joinpath(output["path"].lstrip("/"))
 
-    def prepare(self) -> None:
+    def prepare(self, secrets: Mapping[str, str] | None = None) -> None:
         """Create the folders that the node uses; files of an earlier attempt stay."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.meet.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -126,7 +126,10 @@ class Node(NamedTuple):
             if self.contained:
                 self.written(output).chmod(0o777)  # whichever user the image has
         for mount in self.job["mounts"]:
-            self._mount(mount)
+            if "foreign" in mount:
+                self._bring_foreign(mount, {**os.environ, **self.job["env"], **(secrets or {})})
+            else:
+                self._mount(mount)
         if self.job["environment"] and not self.contained:
             bytecode.share(self.job["environment"], self.folder)
 
@@ -155,6 +158,18 @@ class Node(NamedTuple):
         self._ask_agent("output", str(store), json.dumps(saves), str(fresh))
         os.rename(fresh, target)
 
+    def _bring_foreign(self, mount: Mapping[str, Any], env: Mapping[str, str]) -> None:
+        """Copy what a store of another owner has, with the credentials that *env* and this machine have."""
+        target = self.folder / mount["target"].lstrip("/")
+        if target.exists():
+            return
+        fresh = target.with_name(f".new-{target.name}")
+        if fresh.is_dir():
+            _remove(fresh)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self._ask_agent("foreign", json.dumps(mount["foreign"]), str(fresh), env=env)
+        os.rename(fresh, target)
+
     def _resume(self, output: Mapping[str, Any]) -> None:
         """Begin an output with a save of the run that this one resumes, before its first attempt.
 
@@ -181,7 +196,7 @@ class Node(NamedTuple):
             log.write(copied)
         os.rename(fresh, target)
 
-    def _ask_agent(self, *arguments: str) -> bytes:
+    def _ask_agent(self, *arguments: str, env: Mapping[str, str] | None = None) -> bytes:
         """Return what the agent prints while it carries out a verb. Raise OSError with what it says if it fails."""
         line = [
             sys.executable,
@@ -189,7 +204,9 @@ class Node(NamedTuple):
             str(Path(self.job["folder"], "runspec_inside.pyz")),
             *arguments,
         ]
-        ended = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        ended = subprocess.run(
+            line, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=env
+        )
         if ended.returncode:
             said = ended.stderr.decode(errors="replace").strip().removeprefix("runspec: ")
             raise OSError(said or "it was killed")

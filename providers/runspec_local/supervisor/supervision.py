@@ -202,7 +202,7 @@ class Supervisor:
         return self.asked or attempt.ending is not None
 
     def _start(self, node: Node, attempt: Attempt) -> None:
-        node.prepare()
+        node.prepare(self.secrets)
         environment = node.environment(os.environ, self.secrets)
         self.times.watch(node.log)
         with durable.private_log(node.log) as log:

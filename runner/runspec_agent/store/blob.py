@@ -55,12 +55,12 @@ class BlobStore(S3Store):
         parts = path.split("/", 1 + len(below.split("/")) if below else 1)
         self.bucket, self.prefix = "/".join(parts[:-1]), parts[-1]
         self._sas = env.get("RUNSPEC_SAS", "").lstrip("?")
-        self._login = (
+        self.login = (
             Login(env["RUNSPEC_IDENTITY"], env)
             if not self._sas and env.get("RUNSPEC_IDENTITY")
             else None
         )
-        if self._login is None and not re.fullmatch(r"[!-~]+", self._sas):
+        if self.login is None and not re.fullmatch(r"[!-~]+", self._sas):
             raise Failure("RUNSPEC_SAS is not the query of a signature")
 
     def send(self, ask: Ask, take: Callable[[HTTPResponse], Any] = boot.whole) -> Any:
@@ -92,8 +92,8 @@ class BlobStore(S3Store):
 
     def sign(self, ask: Ask, path: str, query: str) -> Dict[str, str]:
         headers = {"Host": self.host, "x-ms-version": VERSION, **dict(ask.headers)}
-        if self._login is not None:
-            headers["Authorization"] = "Bearer " + self._login.token()
+        if self.login is not None:
+            headers["Authorization"] = "Bearer " + self.login.token()
         return headers
 
     def source(self, key: str) -> Pairs:
@@ -107,9 +107,9 @@ class BlobStore(S3Store):
         if len(url) > COPY_URL_BYTES:
             text = "the name {} is too long to be copied in Azure Blob: its URL has {} bytes, and the limit is {}"
             raise Failure(text.format(key, len(url), COPY_URL_BYTES))
-        if self._login is None:
+        if self.login is None:
             return (("x-ms-copy-source", url),)
-        right = "Bearer " + self._login.token()
+        right = "Bearer " + self.login.token()
         return ("x-ms-copy-source", url), ("x-ms-copy-source-authorization", right)
 
     @property
@@ -208,11 +208,11 @@ class BlobBucket(S3Bucket):
 
     def listing(self, prefix: str) -> Iterator[Object]:
         """https://learn.microsoft.com/en-us/rest/api/storageservices/list-blobs"""
-        begin = len(self.store.prefix) + 1
+        begin = len(self.store.start)
         marker = ""
         while True:
             query = [("restype", "container"), ("comp", "list")]
-            query += [("prefix", self.store.prefix + "/" + prefix)]
+            query += [("prefix", self.store.start + prefix)]
             query += [("marker", marker)] if marker else []
             page = parsed(self.request(Ask("GET", "", query)).body)
             if page.find("Blobs") is None or page.find("NextMarker") is None:

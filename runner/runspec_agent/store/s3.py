@@ -33,7 +33,15 @@ class S3Store(boot.Store):
             ask.key.encode("utf-8", "surrogateescape").decode("utf-8")
         except UnicodeError:
             raise NoName("the store accepts no name that is not UTF-8") from None
-        return super().path_of(ask)
+        path, query = super().path_of(ask)
+        # Without a prefix, the path has a slash that is none of the key.
+        at = len(self.bucket) + 1
+        return path if self.prefix or not ask.key else path[:at] + path[at + 1 :], query
+
+    @property
+    def start(self) -> str:
+        """What every key of the store begins with in its bucket."""
+        return self.prefix + "/" if self.prefix else ""
 
     def source(self, key: str) -> Pairs:
         """Return the headers that name *key* as the source of a copy."""
@@ -220,12 +228,12 @@ class S3Bucket(Bucket):
             self._checked(answer, key)
 
     def listing(self, prefix: str) -> Iterator[Object]:
-        begin = len(self.store.prefix) + 1
+        begin = len(self.store.start)
         token = ""
         while True:
             # Keys may contain characters that XML cannot.
             query = [("list-type", "2"), ("encoding-type", "url")]
-            query += [("prefix", self.store.prefix + "/" + prefix)]
+            query += [("prefix", self.store.start + prefix)]
             query += [("continuation-token", token)] if token else []
             page = parsed(self.request(Ask("GET", "", query)).body)
             for item in page.iter(NAMESPACE + "Contents"):

@@ -79,12 +79,14 @@ def _copy(bucket: Bucket, prefix: str, path: str) -> None:
     if not objects:
         raise Failure("the store has no object at {}".format(prefix), USAGE)
 
-    def one(key: str) -> None:
-        parts = key[len(prefix) :].split("/")
-        if ".." in parts or "" in parts:
-            raise Failure("'{}' is not a valid file name".format(key), USAGE)
-        target = files.local(os.path.join(path, *parts))
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        bucket.get_file(key, target)
+    parallel.each(lambda key: get_object(bucket, key, prefix, path), [o.key for o in objects])
 
-    parallel.each(one, [o.key for o in objects])
+
+def get_object(bucket: Bucket, key: str, prefix: str, path: str) -> None:
+    """Download the object at *key* to its place below *path*: that of the key below *prefix*."""
+    parts = key[len(prefix) :].split("/")
+    if ".." in parts or "" in parts:
+        raise Failure("'{}' is not a valid file name".format(key), USAGE)
+    target = files.local(os.path.join(path, *parts))
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    bucket.get_file(key, target)

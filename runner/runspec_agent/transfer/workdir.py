@@ -73,6 +73,10 @@ class Workdir:
         if mount["kind"] == "folder":
             shared = self.env.get("RUNSPEC_SHARED") or self.below(SHARED)
             inputs.link(os.path.join(shared, files.local(mount["path"])), path)
+        elif mount["kind"] == "foreign":
+            from runspec_agent.transfer import other_stores  # only few jobs need this import
+
+            other_stores.get(mount, inputs.roomy(path, self.env), self.env, self.bucket)
         else:
             if mount.get("file"):
                 folder, name = os.path.split(path)

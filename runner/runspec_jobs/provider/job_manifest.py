@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from runspec_agent.base import limits
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs import record_formats
 from runspec_jobs.errors import NoAnswer
+from runspec_jobs.provider.steps import Step
 from runspec_jobs.provider.types import PARTS, Facts, SavedOutput, Source, copy_name
 from runspec_jobs.spec.model import Mount, Spec
 from runspec_jobs.spec.placeholders import SMOKE, Axis, list_axes
@@ -239,4 +240,23 @@ def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:
         if copied is None:
             return {**fields, "kind": "saves", **saves(output)}
         return {**fields, "kind": "saves", **saves(output, copied=True), "from": blob_key(copied)}
+    if mount.is_foreign:
+        return {**fields, "kind": "foreign", **foreign_source(mount)}
     return {**fields, "kind": "folder", "path": mount.place}
+
+
+def foreign_source(mount: Mount) -> dict[str, Any]:
+    """Return the fields of a mount of another owner's store, as `runspec_agent.transfer.other_stores` reads them."""
+    return {"source": mount.source, **({"anonymous": True} if mount.anonymous else {})}
+
+
+def list_foreign(steps: Iterable[Step]) -> list[str]:
+    """Return the stores of other owners that the job of *steps* reads by its own identity, by its record."""
+    records = [
+        json.loads(text)
+        for step in steps
+        for text in (step.do.params.get("Body"), step.do.params.get("body"))
+        if step.id == "record" and isinstance(text, str)
+    ]
+    mounts = [mount for record in records for mount in record["mounts"]]
+    return [m["source"] for m in mounts if m["kind"] == "foreign" and not m.get("anonymous")]

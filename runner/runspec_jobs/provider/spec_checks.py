@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
 from runspec_jobs.provider.types import Options
-from runspec_jobs.spec.model import Spec
+from runspec_jobs.spec.model import FOREIGN, Spec
 from runspec_jobs.spec.placeholders import count_tasks, variable
 
 SecretCheck = Callable[[Path, str, str], Iterable[Problem]]
@@ -122,3 +122,28 @@ def check_entrypoint(spec: Spec, why: str) -> Iterator[Problem]:
         asked = f"docker image inspect --format '{{{{json .Config}}}}' {spec.container.image}"
         hint = f"write command: with the Entrypoint and Cmd that this prints: {asked}"
         yield Problem(("container", "entrypoint"), why, hint, at="key")
+
+
+def foreign_problems(spec: Spec, own: Collection[str], setting: str = "") -> Iterator[Problem]:
+    """Yield a problem for each store of another owner that the job has no identity for.
+
+    *own* are the schemes that the identity of every job of the provider is for. *setting* names the setting that gives
+    jobs an identity.
+    """
+    for i, mount in enumerate(spec.mounts):
+        if not mount.is_foreign or mount.anonymous or mount.scheme in own:
+            continue
+        variable = FOREIGN[mount.scheme].variable
+        if variable not in (*spec.env, *spec.secrets):
+            message = f"the job has no identity that may read '{mount.source}'"
+            hint = (
+                f"name {variable} under secrets{setting}, or write anonymous: true if it is public"
+            )
+            yield Problem(("mounts", i, "source"), message, hint)
+
+
+def refused_foreign(spec: Spec, why: str, hint: str) -> Iterator[Problem]:
+    """Yield a problem for each store of another owner, for jobs that can reach none; *why* says so."""
+    for i, mount in enumerate(spec.mounts):
+        if mount.is_foreign:
+            yield Problem(("mounts", i, "source"), why, hint)

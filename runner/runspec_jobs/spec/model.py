@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -44,6 +44,7 @@ from runspec_jobs.spec.types import (
     Seconds,
     SecretName,
     Tries,
+    Truth,
     Variable,
     Word,
     compiled,
@@ -53,7 +54,39 @@ from runspec_jobs.spec.types import (
     parse_whole,
 )
 
-SOURCE = r"^(\.{1,2}(/|$)|/|~/|store://.|shared://.|run://.)"
+SOURCE = r"^(\.{1,2}(/|$)|/|~/|store://.|shared://.|run://.|s3://.|az://.)"
+
+
+class Foreign(NamedTuple):
+    """A kind of stores of other owners: what follows its scheme, an example, and the *variable* that has a key."""
+
+    pattern: str
+    example: str
+    variable: str
+
+
+# https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
+# https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules#microsoftstorage
+FOREIGN = {
+    "s3": Foreign(
+        r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?", "s3://BUCKET/PREFIX", "AWS_ACCESS_KEY_ID"
+    ),
+    "az": Foreign(
+        r"[a-z0-9]{3,24}/[a-z0-9$][a-z0-9-]{2,62}(/.*)?",
+        "az://ACCOUNT/CONTAINER/PREFIX",
+        "AZURE_STORAGE_SAS_TOKEN",
+    ),
+}
+
+
+def check_foreign(url: str) -> None:
+    """Raise an error if *url*, whose scheme is one of FOREIGN, names no bucket or container."""
+    scheme, _, place = url.partition("://")
+    kind = FOREIGN[scheme]
+    if not compiled(kind.pattern).fullmatch(place):
+        raise make_error(f"'{url}' names no place in a store", f"write {kind.example}")
+    if {"", ".", ".."} & set(place.rstrip("/").split("/")):
+        raise make_error(f"'{url}' must have no empty part, '.' or '..'")
 
 
 class Capacity(StrEnum):
@@ -372,7 +405,9 @@ class Mount(Model):
         description="Where the data is: a folder or a file, relative to the spec (`./mnist`), a place in the "
         "profile's object store (`store://datasets/mnist`) or in a shared file system "
         "(`shared://workspace`), or an output of another job (`run://prepare/data`; of one task of a "
-        "sweep, `run://search/model?task=3`, `?best` or, for each task that of its own number, `?task=same`)."
+        "sweep, `run://search/model?task=3`, `?best` or, for each task that of its own number, `?task=same`), or a "
+        "bucket or container of another owner (`s3://bucket/prefix`, `az://account/container/prefix`), which the job "
+        "reads by its own identity."
     )
     target: Folder = Field(
         description="Absolute path of the mount in the job; of a file, the path of the file itself. Without a "
@@ -383,23 +418,46 @@ class Mount(Model):
         description="`ro` (read-only) or `rw` (read-write). The default is `rw` for shared file systems "
         "and `ro` for all other sources.",
     )
+    anonymous: Truth = Field(
+        default=False,
+        description="Read a public bucket or container without any identity; for `s3://` and `az://`.",
+    )
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:
         if not compiled(SOURCE).match(self.source):
             raise make_error(
                 f"'{self.source}' cannot be mounted",
-                "write ./folder, store://place, shared://place or run://JOB/OUTPUT",
+                "write ./folder, store://place, shared://place, run://JOB/OUTPUT, s3://BUCKET/PREFIX or "
+                "az://ACCOUNT/CONTAINER/PREFIX",
             )
         if self.scheme == "run" and self.of_run is None:
             raise make_error(f"'{self.source}' names no output of a job", WRITE_SOURCE)
         if self.scheme != "file" and ".." in self.source.split("/"):
             raise make_error(f"'{self.source}' must not contain '..'")
+        if self.is_foreign:
+            check_foreign(self.source)
+            if self.mode == "rw":
+                raise make_error("files that the job writes there would be lost", "remove mode: rw")
+        elif self.anonymous:
+            raise make_error("'anonymous' is for s3:// and az:// alone", "remove it")
         return self
 
     @property
-    def scheme(self) -> Literal["file", "store", "shared", "run"]:
-        """The kind of the source: a folder on this machine, the object store, a shared file system, or an output."""
+    def is_foreign(self) -> bool:
+        """Whether the source is a bucket or container of another owner."""
+        return self.scheme in FOREIGN
+
+    @property
+    def scheme(self) -> Literal["file", "store", "shared", "run", "s3", "az"]:
+        """The kind of the source: a folder on this machine, the object store, a shared file system, or an output.
+
+        The last two are buckets and containers of other owners.
+        """
+        if self.source.startswith("s3://"):
+            return "s3"
+        if self.source.startswith("az://"):
+            return "az"
         if self.source.startswith("store://"):
             return "store"
         if self.source.startswith("run://"):

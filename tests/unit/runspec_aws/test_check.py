@@ -22,6 +22,16 @@ TYPES = (
 LOGIN = "aws-sm:arn:aws:secretsmanager:eu-west-1:123456789012:secret:registry-a1b2c3"
 # What a spec asks for, the profile beside the usual one, and where the error is.
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
+    "a container of Azure, of which it has no identity": (
+        {"mounts": [{"name": "a", "source": "az://lab/data/x", "target": "/a"}]},
+        {},
+        ("mounts", 0, "source"),
+    ),
+    "a bucket without an agent that reads it": (
+        {"mounts": [{"name": "a", "source": "s3://lab/x", "target": "/a", "anonymous": True}]},
+        {"files": "signed"},
+        ("mounts", 0, "source"),
+    ),
     "more nodes than Batch has": ({"cluster": {"nodes": 1001}}, {}, ("cluster", "nodes")),
     "nodes that end when one is lost": (
         {"cluster": {"nodes": 2}, "retry": {"on": [{"reason": "lost", "action": "stop"}]}},

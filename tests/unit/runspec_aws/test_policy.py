@@ -283,3 +283,17 @@ def test_versions_are_deleted_by_who_destroys_alone() -> None:
     assert "s3:DeleteObjectVersion" in found["Objects"]["Action"]
     assert "s3:DeleteObjectVersion" not in of(spec())["Objects"]["Action"]
     assert "Version" not in str(of_job(spec(), versioned=True))
+
+
+def test_a_bucket_of_another_owner_is_read_by_the_job_alone() -> None:
+    """Unless it is public: nobody needs a right then."""
+    mounts = [
+        {"name": "a", "source": "s3://lab/set", "target": "/a"},
+        {"name": "b", "source": "s3://public", "target": "/b", "anonymous": True},
+    ]
+
+    found = of_job(spec(mounts=mounts))
+
+    assert found["OthersRead"]["Resource"] == ["arn:aws:s3:::lab/set*"]
+    assert found["OthersList"]["Resource"] == ["arn:aws:s3:::lab"]
+    assert "OthersRead" not in of(spec(mounts=mounts))

@@ -45,6 +45,11 @@ def one(at: str, severity: str = "error", settings: Any = None, **fields: Any) -
         ("env.AZ_BATCHAI_X", {"env": {"AZ_BATCHAI_X": "1"}}, "rename"),
         ("secrets.T", {"secrets": {"T": "nobody"}}, "nobody"),
         ("mounts[0].source", {"mounts": [MOUNT]}, "share: NAME"),
+        (
+            "mounts[0].source",
+            {"mounts": [{**MOUNT, "source": "s3://lab/x", "anonymous": True}]},
+            "mount a volume",
+        ),
         ("command", {"launch": "torchrun", "command": ["train"]}, "custom-mpi"),
         ("ulimits", {"ulimits": {"memlock": -1}}, "call ulimit in run"),
         ("launch", {"launch": "srun"}, "set launch: mpi"),

@@ -18,6 +18,7 @@ from runspec_jobs.provider import Capacity, Facts, Problem, Spec, did_you_mean
 from runspec_jobs.provider.machines import GPU_MULTIPLE, MachineRequest
 from runspec_jobs.provider.spec_checks import (
     check_entrypoint,
+    foreign_problems,
     lacking,
     literal_paths,
     refuse_rules,
@@ -374,6 +375,9 @@ def _profile(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
 
 def _mounts(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
     """Yield problems of mounts; only pools can mount file systems: https://learn.microsoft.com/azure/batch/virtual-file-mount"""
+    if options.files != "signed":
+        own = ("az",) if options.identity else ()
+        yield from foreign_problems(spec, own, ", set identity in the profile for az://")
     shared: dict[str, int] = {}
     for i, mount in enumerate(spec.mounts):
         at = ("mounts", i, "source")

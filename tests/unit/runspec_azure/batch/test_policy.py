@@ -105,3 +105,11 @@ def test_an_identity_reads_blobs_images_and_the_secrets_of_the_spec_alone() -> N
         "Key Vault Secrets User": f"{vault}/hf",
         "AcrPull": "registry mine.azurecr.io",
     }
+
+
+def test_a_container_of_another_owner_is_read_by_the_identity_of_the_job() -> None:
+    wanted = spec(mounts=[{"name": "a", "source": "az://lab/data/x", "target": "/a"}])
+
+    found = rights(wanted, of_job=True, identity=IDENTITY)
+
+    assert found["Storage Blob Data Reader"] == "container data of storage account lab"

@@ -31,6 +31,16 @@ FILES = {f"f{i}": f"nfs:h:/{i}" for i in range(11)}
 
 # What a spec asks for, the profile beside the usual one, and where the error is.
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
+    "a container without an identity": (
+        {"mounts": [{"name": "a", "source": "az://lab/data/x", "target": "/a"}]},
+        {},
+        ("mounts", 0, "source"),
+    ),
+    "a bucket of S3, of which it has no identity": (
+        {"mounts": [{"name": "a", "source": "s3://lab/x", "target": "/a"}]},
+        {"identity": IDENTITY, "storage_key": None},
+        ("mounts", 0, "source"),
+    ),
     "more nodes than a pool may have": (
         {"cluster": {"nodes": 17}},
         {"max_nodes": 16},

@@ -1,0 +1,61 @@
+"""Buckets and containers of other owners in a spec: how they are written, and who can read them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from runspec_jobs.document import reader
+from runspec_jobs.load import registry
+from runspec_jobs.provider import Facts
+from runspec_jobs.spec import validate
+
+
+def problems(provider: str = "local", **mount: Any) -> list[str]:
+    """Return what is wrong with a job that has this mount, with the hints."""
+    found = {"name": "a", "target": "/a", **mount}
+    env = found.pop("env", {})
+    job = {"apiVersion": "runspec/v1", "name": "n", "provider": provider, "run": "x"}
+    text = json.dumps({**job, "env": env, "mounts": [found]})
+    spec, wrong = validate.parse_spec(reader.read(text))
+    if spec is not None:
+        known = registry.load(provider)
+        wrong = [*known.check(spec, Facts(known.options_model(), complete=False))]
+    return [f"{p.what}: {p.hint}" for p in wrong if p.severity == "error"]
+
+
+@pytest.mark.parametrize("provider", ["local", "slurm", "parallelcluster"])
+def test_what_the_job_has_an_identity_for_is_accepted(provider: str) -> None:
+    az = "az://lab/data/x"
+    assert problems(provider, source="s3://lab-data/x y/é") == []
+    assert problems(provider, source=az, anonymous=True) == []
+    assert problems(provider, source=az, env={"AZURE_STORAGE_SAS_TOKEN": "sv=1"}) == []
+    (refused,) = problems(provider, source=az)
+    hint = "name AZURE_STORAGE_SAS_TOKEN under secrets, or write anonymous: true if it is public"
+    assert refused == f"the job has no identity that may read '{az}': {hint}"
+
+
+@pytest.mark.parametrize(
+    ("mount", "says"),
+    [
+        (
+            {"source": "s3://Lab/x"},
+            "'s3://Lab/x' names no place in a store: write s3://BUCKET/PREFIX",
+        ),
+        ({"source": "az://lab"}, "names no place in a store: write az://ACCOUNT/CONTAINER/PREFIX"),
+        ({"source": "s3://lab/a/../b"}, "must not contain '..'"),
+        ({"source": "s3://lab//b"}, "must have no empty part, '.' or '..'"),
+        ({"source": "s3://lab/b", "mode": "rw"}, "would be lost: remove mode: rw"),
+        (
+            {"source": "./a", "anonymous": True},
+            "'anonymous' is for s3:// and az:// alone: remove it",
+        ),
+        ({"source": "gs://lab/x"}, "'gs://lab/x' cannot be mounted"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_to_write(mount: dict[str, Any], says: str) -> None:
+    (found,) = problems(**mount)
+
+    assert says in found
