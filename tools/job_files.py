@@ -21,6 +21,7 @@ class Said(NamedTuple):
 
     field: str
     spec: str
+    provider: str = "local"
 
 
 # Services that never end, other engines of workflows, and machines to work on by hand: runspec runs jobs that end.
@@ -52,6 +53,11 @@ SAID: Mapping[str, Said] = {
     ),
     "spec_parameters": Said(
         "params", "params: {size: 7b, epochs: 3}\ncommand: [echo, '${params.size}']\n"
+    ),
+    "image_entrypoint": Said(
+        "container.entrypoint",
+        'container: {image: "a:1", entrypoint: image, args: [serve]}\n',
+        provider="slurm",
     ),
     "alt_gpu": Said("cluster.gpu_type", ALTERNATIVES),
     "gpu_memory": Said("cluster.gpu_memory", "cluster: {gpus: 1, gpu_memory: 24GiB}\nrun: echo a\n"),

@@ -6,6 +6,7 @@ https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
 from __future__ import annotations
 
 import re
+import shlex
 
 from runspec_imports.kube_program import Beside, Program
 from runspec_imports.kube_volumes import take_volumes
@@ -58,6 +59,8 @@ NEEDLESS = (
 NEEDLESS_IN_CONTAINER = (
     "name imagePullPolicy terminationMessagePath terminationMessagePolicy stdin stdinOnce tty"
 ).split()
+# Providers whose service runs the ENTRYPOINT itself, or does not say what it is.
+NO_ENTRYPOINT = ("aws-batch", "azure-batch", "azure-batch-ai")
 GRACE_S = 30  # what a pod has by default
 
 
@@ -109,7 +112,8 @@ def _take_init(source: ForeignMap, program: Program) -> None:
 def _take_container(source: ForeignMap, program: Program) -> None:
     draft = program.draft
     source.skip(*NEEDLESS_IN_CONTAINER)
-    program.folder = source.text("workingDir")
+    if folder := source.text("workingDir"):
+        program.before.append(f"cd {shlex.quote(folder)} || exit")
     rights = source.map("securityContext")
     for key in ("privileged", "readOnlyRootFilesystem", "runAsNonRoot"):
         if rights.truth(key):
@@ -122,13 +126,19 @@ def _take_container(source: ForeignMap, program: Program) -> None:
         rights.lose("runAsUser", "the image says which user runs")
     at = source.find_key("args")
     command, args = source.texts("command"), source.texts("args")
-    if not command:
-        draft.notes.lose(
-            "the image's own program",
-            "write command with the program that the image's Dockerfile names",
-            at,
-        )
-    program.write([*command, *args] or [Text("true")])
+    if command:
+        program.write([*command, *args])
+    elif (
+        draft.container["image"]
+        and draft.provider not in NO_ENTRYPOINT
+        and not (program.before or any(map(program.needs_shell, args)))
+    ):
+        draft.container |= {"entrypoint": "image", "args": list(map(program.fill, args))}
+    else:
+        what = "the image's own program"
+        why = "write command with the program that the image's Dockerfile names"
+        draft.notes.lose(what, why, at)
+        program.write(args or [Text("true")])
 
 
 def _take_env(source: ForeignMap, program: Program, beside: Beside) -> None:

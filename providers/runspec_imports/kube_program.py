@@ -65,7 +65,6 @@ class Program:
     subdomain: str
     indexed: bool
     is_gang: bool
-    folder: str = ""
     before: list[str] = field(default_factory=list)  # lines of a shell
     env: dict[str, str] = field(default_factory=dict)  # as a spec has the values
     made: set[str] = field(default_factory=set)  # variables that a line of a shell sets
@@ -76,11 +75,11 @@ class Program:
 
     def add_env(self, name: str, value: str, at: object) -> None:
         """Add a variable with a value that may refer to variables before it, or to the first pod."""
-        if self._needs_shell(value):
+        if self.needs_shell(value):
             self.before.append(f"export {name}={self._quote(value)}")
             self.made.add(name)
             return
-        self.draft.add_env(name, value, at, written=self._fill(value))
+        self.draft.add_env(name, value, at, written=self.fill(value))
         written = self.draft.spec.get("env", {}).get(name)
         if written is not None:  # and no secret
             self.env[name] = written
@@ -105,12 +104,12 @@ class Program:
     def write(self, words: Sequence[Text]) -> None:
         """Write *words* as `command`, or as a script if they need a shell."""
         script = _read_script(words)
-        if script is not None and ("\n" in script[1] or self.before or self.folder):
+        if script is not None and ("\n" in script[2] or self.before):
             self._write_script(*script, at=words[2])
-        elif self.before or self.folder or any(self._needs_shell(word) for word in words):
+        elif self.before or any(self.needs_shell(word) for word in words):
             self.draft.spec["run"] = f"{self._head()}exec {' '.join(map(self._quote, words))}\n"
         else:
-            self.draft.spec["command"] = [self._fill(word) for word in words]
+            self.draft.spec["command"] = [self.fill(word) for word in words]
 
     def write_step(self, words: Sequence[Text]) -> None:
         """Add *words*, what an init container runs, to `setup`."""
@@ -126,8 +125,7 @@ class Program:
         )
 
     def _head(self) -> str:
-        folder = f"cd {shlex.quote(self.folder)} || exit\n" if self.folder else ""
-        return "".join(f"{line}\n" for line in self.before) + folder
+        return "".join(f"{line}\n" for line in self.before)
 
     def _write_script(self, shell: str, flags: str, text: str, at: object) -> None:
         path = shell if shell.startswith("/") else f"/bin/{shell}"
@@ -147,12 +145,12 @@ class Program:
     def _knows(self, name: str) -> bool:
         return name in self.env or name in self.made or name in self.draft.spec.get("secrets", {})
 
-    def _needs_shell(self, word: str) -> bool:
+    def needs_shell(self, word: str) -> bool:
         names = [m[2] for m in REFERENCE.finditer(word) if not m[1]]
         is_leader = self.is_gang and self._leader().search(word)
         return bool(is_leader) or any(self._knows(n) and n not in self.env for n in names)
 
-    def _fill(self, word: str) -> str:
+    def fill(self, word: str) -> str:
         """Return *word* with the values of its references, as a word of `command`."""
         return _join(word, literal, lambda match: self.env.get(match[2], match[0]))
 

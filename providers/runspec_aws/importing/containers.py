@@ -16,6 +16,8 @@ from runspec_jobs.provider.importing.mapping import ForeignMap
 REFERENCE = re.compile(r"Ref::([A-Za-z0-9_-]+)")
 RESERVED = "AWS_BATCH"  # the service sets these variables itself
 SIZES = {"VCPU": "cpus", "MEMORY": "memory", "GPU": "gpus"}
+# Limits that every provider has; those in bytes have units.
+LIMITS, SIZED = ("memlock", "nofile", "stack"), ("memlock", "stack")
 NONE_NEEDED = "the container's own disk has room for it"
 
 
@@ -64,14 +66,20 @@ def take_program(source: ForeignMap, draft: Draft, parameters: Mapping[str, str]
 
 
 def _fill(word: str, draft: Draft, parameters: Mapping[str, str], at: object) -> str:
-    def fill(match: re.Match[str]) -> str:
-        if match[1] not in parameters:
-            draft.notes.lose(
-                f"parameter {match[1]}", f"it has no value: replace replace-{match[1]}", at
-            )
-        return parameters.get(match[1], f"replace-{match[1]}")
-
-    return literal(REFERENCE.sub(fill, word))
+    """Return a word of a command; a parameter with a value is one of the spec, which `--param` can change."""
+    text, end = "", 0
+    for match in REFERENCE.finditer(word):
+        name = match[1]
+        text += literal(word[end : match.start()])
+        if name in parameters:
+            key = make_key(name, ())
+            draft.spec.setdefault("params", {})[key] = parameters[name]
+            text += f"${{params.{key}}}"
+        else:
+            draft.notes.lose(f"parameter {name}", f"it has no value: replace replace-{name}", at)
+            text += f"replace-{name}"
+        end = match.end()
+    return text + literal(word[end:])
 
 
 def _size(draft: Draft, kind: str, value: str, source: ForeignMap) -> None:
@@ -168,7 +176,11 @@ def _take_limits(source: ForeignMap, draft: Draft) -> None:
         if not re.fullmatch(r"-1|\d{1,15}", hard):
             draft.notes.lose(f"ulimit {name}", "it is not a number", limit.value)
             continue
-        draft.settings.setdefault("ulimits", {})[name] = int(hard)
+        if name in LIMITS:
+            size = f"{int(hard) // 1024}KiB" if name in SIZED and hard != "-1" else int(hard)
+            draft.spec.setdefault("ulimits", {})[name] = size
+        else:
+            draft.settings.setdefault("ulimits", {})[name] = int(hard)
         if soft not in ("", hard):
             draft.notes.lose(f"soft limit of {name}", "both limits are the hard one", limit.value)
 

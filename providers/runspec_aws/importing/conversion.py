@@ -20,6 +20,13 @@ NEEDLESS = ("propagateTags", "resourceRetentionPolicy")
 LOST_MACHINE = re.compile(r"host ec2\*?|\*?host ec2.*", re.IGNORECASE)
 ANYTHING = re.compile(r"\*+")
 LAST_CODE = 255
+# By words in reasons: https://docs.aws.amazon.com/batch/latest/userguide/best-practices.html#bestpractice6
+REASONS = {
+    "cannotpull": "image",
+    "dockertimeout": "image",
+    "outofmemory": "oom",
+    "attempt duration exceeded": "timeout",
+}
 
 
 def convert(file: ForeignFile, second: ForeignFile | None) -> Imported:
@@ -186,8 +193,11 @@ def _take_retries(source: ForeignMap, draft: Draft) -> None:
         codes = [n for n in range(1, LAST_CODE + 1) if fnmatchcase(str(n), code)] if code else []
         if others == [status] and not code and LOST_MACHINE.fullmatch(status):
             restarts = action == "retry"
+        elif len(others) == 1 and not code and (known := _find_reason(others[0])):
+            found.append({"reason": known, "action": action})
         elif others or (code and not codes):
-            draft.notes.lose(f"{rule.path}: {action}", "exit codes alone decide", rule.value)
+            why = "exit codes, and the reasons image, oom and timeout, decide"
+            draft.notes.lose(f"{rule.path}: {action}", why, rule.value)
         elif code and len(codes) < LAST_CODE:
             found.append({"exit_codes": list_codes(codes), "action": action})
         elif not ends:
@@ -199,6 +209,12 @@ def _take_retries(source: ForeignMap, draft: Draft) -> None:
     if found != [{"action": "stop"}] and attempts > 1:
         retry |= {"attempts": attempts, "on": found} if found else {"attempts": attempts}
     draft.spec["retry"] = retry
+
+
+def _find_reason(pattern: str) -> str | None:
+    """Return runspec's word for the reasons that *pattern* of a rule means."""
+    text = pattern.lower()
+    return next((reason for word, reason in REASONS.items() if word in text), None)
 
 
 def _take_queue(definition: ForeignMap, request: ForeignMap, draft: Draft) -> None:

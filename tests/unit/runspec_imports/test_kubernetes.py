@@ -163,6 +163,14 @@ def test_a_script_of_several_lines_stays_readable_and_keeps_its_options() -> Non
     assert run == "#!/bin/bash\nset -u\ncd '/a b' || exit\necho a\necho b\n"
 
 
+def test_a_script_of_one_line_stays_a_command() -> None:
+    one = {"command": ["sh", "-c", "echo a"]}
+    two = {"command": ["sh", "-c", "echo a\necho b"]}
+
+    assert read_only(take(make_job(one))).command == ("sh", "-c", "echo a")
+    assert read_only(take(make_job(two))).run == "#!/bin/sh\nset +e\necho a\necho b\n"
+
+
 def test_volumes_become_mounts_shared_memory_and_files_beside_the_spec() -> None:
     config = {
         "apiVersion": "v1",
@@ -239,7 +247,6 @@ def test_a_step_before_the_program_with_the_same_image_becomes_setup() -> None:
         ({"securityContext": {"privileged": True}}, {}, {}, "securityContext.privileged"),
         ({"livenessProbe": {"exec": {"command": ["a"]}}}, {}, {}, "livenessProbe"),
         ({"resources": {"limits": {"rdma/hca": 1}}}, {}, {}, "resources.limits.rdma/hca"),
-        ({"command": [], "args": ["a"]}, {}, {}, "the image's own program"),
         ({}, {"containers": [{"name": "b"}]}, {}, "the image's own program"),
         ({}, {"hostNetwork": True}, {}, "spec.template.spec.hostNetwork"),
         ({}, {"tolerations": [{"key": "x"}]}, {}, "toleration x"),
@@ -260,6 +267,14 @@ def test_what_is_lost_is_named_with_its_line(
     losses = list_losses(imported)
     assert len(losses) == 1
     assert loss in losses[0] and losses[0].startswith("job.txt:")
+
+
+def test_arguments_alone_are_those_of_the_images_own_program() -> None:
+    job = make_job({"command": [], "args": ["serve", "$(A)"], "env": [{"name": "A", "value": "1"}]})
+
+    container = read_only(take(job)).container
+    assert (container.entrypoint, container.args) == ("image", ("serve", "1"))
+    assert "the image's own program" in list_losses(take(job, provider="aws-batch"))[0]
 
 
 def test_several_jobs_are_a_chain_and_a_schedule_is_lost() -> None:

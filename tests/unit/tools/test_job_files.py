@@ -15,8 +15,8 @@ from tests.support.profiles import own_profile
 HEAD = """\
 apiVersion: runspec/v1
 name: first
-provider: local
-providers: {local: {engine: process, without_gpus: true}}
+provider: {}
+providers: {{local: {{engine: process, without_gpus: true}}}}
 """
 
 
@@ -26,14 +26,16 @@ def test_what_is_counted_as_said_is_said_by_a_spec_that_plans(
     loss: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    own_profile().write_text("providers: {local: {engine: process}}\n")
+    profile = f"providers: {{local: {{engine: process}}, slurm: {{workspace: {tmp_path}}}}}\n"
+    own_profile().write_text(profile)
     (tmp_path / "a.txt").write_text("a\n")
-    (tmp_path / "jobs.yaml").write_text(HEAD + job_files.SAID[loss].spec)
+    said = job_files.SAID[loss]
+    (tmp_path / "jobs.yaml").write_text(HEAD.format(said.provider) + said.spec)
 
     assert run(["plan", "jobs.yaml"]) == 0, capsys.readouterr().err
 
-    spec = yaml.load_all(HEAD + job_files.SAID[loss].spec, Loader=yaml.BaseLoader)
-    assert any(has_field(job, job_files.SAID[loss].field) for job in spec)
+    jobs = yaml.load_all(said.spec, Loader=yaml.BaseLoader)
+    assert any(has_field(job, said.field) for job in jobs)
 
 
 def has_field(spec: Any, field: str) -> bool:

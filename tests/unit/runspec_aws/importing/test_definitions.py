@@ -54,6 +54,13 @@ def find(spec: Spec, path: str) -> Any:
         ({"linuxParameters": {"sharedMemorySize": 64}}, "container.shm", 64 << 20),
         ({"ephemeralStorage": {"sizeInGiB": 100}}, "cluster.disk", 100 << 30),
         ({"secrets": [{"name": "HF_TOKEN", "valueFrom": SECRET}]}, "secrets.HF_TOKEN", "hf-token"),
+        ({"ulimits": [{"name": "memlock", "hardLimit": -1}]}, "ulimits.memlock", -1),
+        ({"ulimits": [{"name": "stack", "hardLimit": 65536}]}, "ulimits.stack", 65536),
+        (
+            {"ulimits": [{"name": "core", "hardLimit": 0, "softLimit": 0}]},
+            "providers.aws-batch.ulimits",
+            {"core": "0"},
+        ),
         ({"user": "1000"}, "providers.aws-batch.user", "1000"),
         ({"instanceType": "p4d.24xlarge"}, "providers.aws-batch.instance_types", ["p4d.24xlarge"]),
         (
@@ -107,17 +114,19 @@ def test_rules_by_exit_code_are_rules_of_retry() -> None:
     rules = [
         {"onExitCode": "42", "action": "EXIT"},
         {"onExitCode": "13*", "onReason": "*", "action": "RETRY"},
-        {"onReason": "CannotPull*", "action": "RETRY"},
+        {"onReason": "CannotPullContainer*", "action": "RETRY"},
+        {"onReason": "Unknown*", "action": "RETRY"},
         {"onReason": "*", "action": "exit"},
     ]
 
     imported = take({}, retryStrategy={"attempts": 3, "evaluateOnExit": rules})
 
     retry = read_only(imported).retry
-    assert retry.attempts == 3
+    assert retry.attempts == 3 and retry.on[2].reason == "image"
     assert [(rule.exit_codes, rule.action) for rule in retry.on] == [
         (((42, 42),), "stop"),
         (((13, 13), (130, 139)), "retry"),
+        (None, "retry"),
         (None, "stop"),
     ]
     assert len(list_losses(imported)) == 1
@@ -232,6 +241,7 @@ def test_a_request_overrides_its_definition() -> None:
 
     spec = read_only(imported)
     assert (spec.name, spec.command, spec.cluster.cpus) == ("one", ("train", "0.2"), 8)
+    assert spec.params == {"lr": "0.2"}
     assert (spec.sweep["index"], spec.timeout) == (tuple("01234"), 60)
     settings = {"queue": "queue", "files": "signed", "share": "mine", "priority": "7"}
     assert spec.providers["aws-batch"] == settings
