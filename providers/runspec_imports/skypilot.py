@@ -28,6 +28,8 @@ OTHERS = frozenset(
 )
 TARGET = re.compile(r"/([A-Za-z0-9_.-]+/?)+")
 SYNC = "1m"
+BLOB = re.compile(r"https://([a-z0-9]+)\.blob\.core\.windows\.net/(.+)")
+PLACE = re.compile(r"(?:s3|az)://[a-z0-9][a-z0-9.-]+(?:/(?!\.{1,2}(?:/|$))[^/\s?#$]+)*/?")
 
 
 def convert(file: ForeignFile, provider: str | None) -> Imported:
@@ -155,12 +157,16 @@ def _take_mounts(source: ForeignMap, draft: Draft, env: dict[str, str]) -> dict[
             )
             found = f"${{outputs.{key}}}"
         elif "://" in origin:
-            source.notes.lose(
-                f"file_mounts.{target}",
-                "it is in another store: copy it to the profile's, and mount store://PLACE",
-                at,
-            )
-            continue
+            if (place_in_store := _find_place(origin, draft)) is None:
+                why = "it is in another store: copy it to the profile's, and mount store://PLACE"
+                source.notes.lose(f"file_mounts.{target}", why, at)
+                continue
+            key = draft.add_mount(PurePath(target).name, place_in_store, place)
+            found = f"${{mounts.{key}}}"
+            if isinstance(value, Map) and mode != "COPY":
+                source.notes.lose(
+                    f"writing to {target}", "the mount is read-only: name an output", at
+                )
         elif origin:
             key = draft.add_mount(PurePath(target).name, _find_source(origin), place)
             found = f"${{mounts.{key}}}"
@@ -171,6 +177,16 @@ def _take_mounts(source: ForeignMap, draft: Draft, env: dict[str, str]) -> dict[
             renamed[target] = found
             source.notes.add(f"{target} is {place} in the job, and in the scripts of the spec", at)
     return renamed
+
+
+def _find_place(url: str, draft: Draft) -> str | None:
+    """Return the source of a mount for the address of a bucket or container, or None if jobs cannot read it there."""
+    blob = BLOB.fullmatch(url)
+    if blob and draft.provider == "azure-batch":
+        url = f"az://{blob[1]}/{blob[2]}"
+    elif not url.startswith("s3://") or draft.provider.startswith("azure"):
+        return None
+    return url.rstrip("/") if PLACE.fullmatch(url) else None
 
 
 def _fill(text: str, env: dict[str, str]) -> str:

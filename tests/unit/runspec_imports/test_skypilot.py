@@ -136,6 +136,29 @@ def test_a_bucket_that_a_task_writes_becomes_an_output() -> None:
     assert (output.name, output.path, output.sync) == ("mine", "/out", 60)
 
 
+def test_a_bucket_of_another_owner_is_mounted_and_read() -> None:
+    imported = take(
+        "{infra: aws}",
+        "file_mounts:\n  /a: s3://theirs/data/\n  /b: {source: 's3://theirs', mode: COPY}\n"
+        "  /c: {source: 's3://mine', mode: MOUNT}\n  /d: gs://no/d\n",
+    )
+
+    sources = [mount.source for mount in read_only(imported).mounts]
+    assert sources == ["s3://theirs/data", "s3://theirs", "s3://mine"]
+    assert [loss.split(": ")[1] for loss in list_losses(imported)] == [
+        "writing to /c",
+        "file_mounts./d",
+    ]
+
+
+def test_a_container_of_blob_storage_is_mounted_on_azure() -> None:
+    mounts = "file_mounts: {/a: 'https://acct.blob.core.windows.net/data/set'}\n"
+
+    (mount,) = read_only(take("{infra: azure}", mounts)).mounts
+    assert mount.source == "az://acct/data/set"
+    assert len(list_losses(take("{infra: aws}", mounts))) == 1
+
+
 def test_a_repository_is_cloned_by_the_job() -> None:
     url = "https://example.org/a b.git"
     run = read_only(take(more=f"workdir: {{url: '{url}', ref: v1}}\n")).run or ""
