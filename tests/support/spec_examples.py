@@ -26,6 +26,29 @@ GOOD = {
     "the entrypoint of an image": HEAD
     + "container: {image: 'a:1', entrypoint: image, args: [serve, 1]}\n",
     "times and sizes of others": SHORT + "timeout: 1-12:00\ncluster: {memory: 16Gi, cpus: 8+}\n",
+    "ports": SHORT + "ports: [8888, 6006]\n",
+    "ports with names": SHORT + "ports: {notebook: 8888}\n",
+    "parameters": SHORT
+    + """\
+params: {n: 2, size: 7b, mixed: true, where: spot, time: 1h}
+cluster:
+  nodes: ${params.n}
+  cpus: ${params.n}
+  memory: ${params.n}GiB
+  capacity: ${params.where}
+container:
+  image: a/b:${params.size}
+timeout: ${params.time}
+outputs:
+- {name: out, path: "/job/${params.size}"}
+ports:
+- 888${params.n}
+sweep:
+  lr: ["${params.n}"]
+providers:
+  local:
+    grace: ${params.n}s
+""",
     "a script": HEAD + "run: |\n  echo hi\n",
     "numbers as words of a command": HEAD + "command: [sleep, 1, 2.5, true]\n",
     "a smoke test": SHORT + "smoke: [echo, 1]\n",

@@ -138,13 +138,21 @@ class Run:
     @property
     def params(self) -> Mapping[str, str]:
         """The parameters of the spec with the values of this run; empty if the spec of its record cannot be read."""
+        spec = self._read_spec_with(b"params")
+        return {} if spec is None else spec.params
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """The ports of the spec by their names; empty if the spec of its record cannot be read."""
+        spec = self._read_spec_with(b"ports")
+        return {} if spec is None else spec.ports
+
+    def _read_spec_with(self, field: bytes) -> Spec | None:
+        """Return the spec if its text has the word *field*: reading a spec takes longer than finding that out."""
         try:
-            has_any = (
-                b"params" in self.record.job
-            )  # reading a spec takes longer than finding that out
-            return self.spec.params if has_any else {}
+            return self.record.spec if field in self.record.job else None
         except Damaged:
-            return {}
+            return None
 
     @property
     def shape(self) -> tuple[int, int]:

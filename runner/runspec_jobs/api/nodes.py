@@ -13,6 +13,7 @@ from runspec_jobs.api.lifecycle import Run
 from runspec_jobs.engine import apply as engine, clients
 from runspec_jobs.errors import RunspecError, Unavailable
 from runspec_jobs.load import registry
+from runspec_jobs.load.source import list_entries, list_entries_of
 from runspec_jobs.logs.follow import Line
 from runspec_jobs.plan import shell_job
 from runspec_jobs.provider import (
@@ -20,7 +21,6 @@ from runspec_jobs.provider import (
     NodeStatus,
     State,
     Status as Status,
-    SupportsAccessHints,
     SupportsExec,
     SupportsPortForward,
 )
@@ -135,12 +135,8 @@ def enter(run: Run, verb: str, *, node: int | None = None, task: int | None = No
 
 def demand_access(provider: str, verb: str) -> None:
     """Raise Unavailable if the *provider* does not support the *verb*, with the providers that do."""
-    if verb not in _list_entries(registry.load(provider)):
-        able = [
-            name
-            for name in registry.list_installed()
-            if verb in _list_entries(_load_provider(name))
-        ]
+    if verb not in list_entries(registry.load(provider)):
+        able = [name for name in registry.list_installed() if verb in list_entries_of(name)]
         which = f"providers that support it: {', '.join(able)}"
         raise Unavailable(f"'{provider}' does not support runspec {verb}", which)
 
@@ -213,14 +209,3 @@ def _make_ended_error(run: str, status: Status) -> Unavailable:
 
 def _suggest_commands(run: str) -> str:
     return f"see runspec status {run} and runspec logs {run}"
-
-
-def _list_entries(provider: object) -> tuple[str, ...]:
-    return tuple(provider.enters) if isinstance(provider, SupportsAccessHints) else ()
-
-
-def _load_provider(name: str) -> object:
-    try:
-        return registry.load(name)
-    except RunspecError:
-        return None

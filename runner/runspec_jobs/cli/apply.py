@@ -25,7 +25,7 @@ from runspec_jobs.api.lifecycle import (
 )
 from runspec_jobs.api.specs import is_chain
 from runspec_jobs.cli import costs, output, plan, smoke
-from runspec_jobs.cli.live import closing, github_log
+from runspec_jobs.cli.live import closing, github_log, ports
 from runspec_jobs.cli.live.about import AboutRun
 from runspec_jobs.cli.live.area import LiveArea
 from runspec_jobs.cli.live.log_printer import LogPrinter
@@ -172,13 +172,18 @@ def watch(run: Run, how: Following, limit_s: float | None) -> int:
 
 
 def _followed(run: Run, how: Following, limit_s: float | None, printed: Printed) -> Status | None:
-    """Follow a run and return its last status; None after Ctrl-C, which leaves the run alone."""
+    """Follow a run and return its last status; None after Ctrl-C, which leaves the run alone.
+
+    Tunnels to the ports of its spec are open meanwhile, unless `logs` follows it.
+    """
+    tunnels = ports.OpenPorts(run)
+    see = printed.status if how.of_logs else tunnels.after(printed.status)
     try:
-        with output.interruptible() as sleep:
+        with tunnels, output.interruptible() as sleep:
             return run.follow(
                 printed.line,
                 on_unfinished=printed.unfinished,
-                on_status=printed.status,
+                on_status=see,
                 on_metric=printed.metric,
                 node=how.node,
                 task=how.task,
@@ -278,6 +283,8 @@ def _detached(run: Run, *, as_json: bool) -> int:
     else:
         output.out(run.id)
         output.tell(suggest_commands(run.id))
+        for command in ports.suggest_tunnels(run):
+            output.tell(f"to reach its port: {command}")
     return OK
 
 

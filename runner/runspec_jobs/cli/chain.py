@@ -12,6 +12,7 @@ from runspec_jobs.api.chains import Chain, ChainRun, JobStatus
 from runspec_jobs.api.lifecycle import LogLine, State
 from runspec_jobs.cli import costs, diagnostics, node_table, output, plan_view, spending
 from runspec_jobs.cli.live import refresh
+from runspec_jobs.cli.live.ports import suggest_tunnels
 from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.diagnostics.render import escape_control, format_json
 from runspec_jobs.diagnostics.terminal_text import strip_sequences
@@ -215,6 +216,9 @@ class _Screen:
         state = "started" if status.state == State.WAITING else status.state
         with self.lock:
             output.tell(escape_control(f"{status.job:{self.width}} {state}{run}{why}"))
+            if status.run is not None and status.state == State.WAITING:
+                for command in suggest_tunnels(status.run):
+                    output.tell(f"{status.job:{self.width}} to reach its port: {command}")
 
 
 def _print_json(chain: str, path: Path, want: str, ends: Sequence[JobStatus]) -> None:

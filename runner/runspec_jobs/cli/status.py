@@ -13,6 +13,7 @@ from runspec_jobs.api.listing import RunFilter, Summary
 from runspec_jobs.api.machine import HERE
 from runspec_jobs.cli import apply, node_table, output, run_table, spending
 from runspec_jobs.cli.live import closing, refresh
+from runspec_jobs.cli.live.ports import suggest_tunnels
 from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import OK, JobFailed, RunspecError, UsageError
 from runspec_jobs.options.watch_verbs import ListOptions, LogsOptions, StatusOptions
@@ -125,7 +126,7 @@ def status(options: StatusOptions) -> int:
     option = of.find_way_on(current)
     shown |= {"cost": spending.spent_json(cost), "usage": usage.write_usage(used)}
     shown |= {"resume": option.command if option is not None and option.sure else None}
-    shown |= {"params": dict(of.params)}
+    shown |= {"params": dict(of.params), "ports": dict(of.ports)}
     shown |= {"size": node_table.size_json(of.size(current))}
     output.out_json("runspec.status/v1", shown)
     return OK
@@ -152,6 +153,8 @@ def _status_lines(of: Run, status: Status) -> Iterator[str]:
     if params := of.params:
         shown = ", ".join(f"{name}={value}" for name, value in params.items())
         yield escape_control(f"  parameters: {shown}")
+    if not status.state.terminal:
+        yield from (f"  to reach its port: {command}" for command in suggest_tunnels(of))
     yield from spending.spent_lines(spending.of_run(of, status))
     yield from (
         escape_control(f"  {line}") for line in usage.format_lines(of.read_usage(status, FEW))

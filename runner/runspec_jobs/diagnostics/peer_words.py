@@ -35,7 +35,7 @@ WORDS: Mapping[str, str] = {
     **dict.fromkeys(("ntasks", "ntaskspernode", "nprocpernode", "distribution"), PROCESSES),
     **dict.fromkeys(("entrypoint", "cmd", "commands", "script", "steps"), ENTRY),
     **dict.fromkeys(("envs", "environment", "environmentvariables"), "write env: {NAME: value}"),
-    **dict.fromkeys(("ports", "port", "expose"), "remove it, and run: runspec tunnel RUN PORT"),
+    **dict.fromkeys(("port", "expose"), "write ports: [8888]"),
     **dict.fromkeys(("array", "matrix", "strategy", "searchspace"), "write sweep: {lr: [0.1, 0.01]}"),
     **dict.fromkeys(("parallelism", "maxconcurrenttrials", "concurrency"), "write max_parallel: 4"),
     **dict.fromkeys(("vcpus", "cores", "cpuspertask"), "write cluster: {cpus: 4}"),

@@ -18,10 +18,17 @@ from runspec_jobs.diagnostics.render import (
 )
 from runspec_jobs.document import reader
 from runspec_jobs.document.nodes import NOWHERE, Document, Map, Value
-from runspec_jobs.errors import Unavailable, Untrusted, UsageError
+from runspec_jobs.errors import RunspecError, Unavailable, Untrusted, UsageError
 from runspec_jobs.load import env_secrets, profile, registry
 from runspec_jobs.load.notes import command, foreign_settings, unmounted
-from runspec_jobs.provider import Facts, Provider, Spec, SupportsConda, SupportsServiceRanks
+from runspec_jobs.provider import (
+    Facts,
+    Provider,
+    Spec,
+    SupportsAccessHints,
+    SupportsConda,
+    SupportsServiceRanks,
+)
 from runspec_jobs.spec import validate
 from runspec_jobs.spec.chain_rules import with_copies
 from runspec_jobs.spec.scaling import list_sizes
@@ -286,8 +293,32 @@ def check_sizes(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:
     """Return the problems of *spec* on *provider* for all sizes in `scaling`, each problem once."""
     planned = with_copies(spec, facts.sources.keys() - facts.outputs.keys())
     problems = (p for sized in list_sizes(planned) for p in provider.check(sized, facts))
-    lost = [*foreign_settings.find_lost(spec), *_check_conda(provider, spec)]
+    lost = [
+        *foreign_settings.find_lost(spec),
+        *_check_conda(provider, spec),
+        *_check_ports(provider, spec),
+    ]
     return list(dict.fromkeys([*lost, *problems]))
+
+
+def _check_ports(provider: Provider, spec: Spec) -> Iterator[Problem]:
+    if spec.ports and "tunnel" not in list_entries(provider):
+        able = [name for name in registry.list_installed() if "tunnel" in list_entries_of(name)]
+        message = f"'{provider.name}' has no way to a port of a node"
+        yield Problem(("ports",), message, f"remove ports, or use {', '.join(able)}", at="key")
+
+
+def list_entries(provider: object) -> tuple[str, ...]:
+    """Return which of `shell` and `tunnel` a provider supports."""
+    return tuple(provider.enters) if isinstance(provider, SupportsAccessHints) else ()
+
+
+def list_entries_of(name: str) -> tuple[str, ...]:
+    """Return which of `shell` and `tunnel` the provider of that name supports; none if it cannot be loaded."""
+    try:
+        return list_entries(registry.load(name))
+    except RunspecError:
+        return ()
 
 
 def _check_conda(provider: Provider, spec: Spec) -> Iterator[Problem]:

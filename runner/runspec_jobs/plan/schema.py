@@ -8,6 +8,7 @@ from typing import Any
 from runspec_jobs.provider import Options
 from runspec_jobs.spec.field_marks import KEY, USER
 from runspec_jobs.spec.model import Spec
+from runspec_jobs.spec.placeholders import WITHOUT_PARAMS
 from runspec_jobs.spec.types import DURATION, SAVES, SECONDS
 
 DRAFT = (
@@ -42,8 +43,45 @@ def make_job_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
     """
     schema: dict[str, Any] = _drop_user_options(make_full_schema(options))
     needed = _find_referred(schema["properties"], schema["definitions"])
-    schema["definitions"] = {k: v for k, v in schema["definitions"].items() if k in needed}
+    for name, field in schema["properties"].items():
+        if name not in WITHOUT_PARAMS:
+            schema["properties"][name] = _take_params(field)
+    schema["definitions"] = {
+        "Param": {"type": "string", "pattern": r"\$\{params\."},
+        **{k: _take_params(v) for k, v in schema["definitions"].items() if k in needed},
+    }
     return schema
+
+
+def _take_params(value: Any) -> Any:
+    """Return a schema whose values may be parameters, where no other text is a valid value."""
+    if isinstance(value, list):
+        return [_take_params(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    # The keys of mappings are no values, and a field may be called `pattern`.
+    kept = {k: v if k in ("propertyNames", *UNIONS) else _take_params(v) for k, v in value.items()}
+    if "properties" in value:
+        kept["properties"] = {k: _take_params(v) for k, v in value["properties"].items()}
+    for union in UNIONS & kept.keys():
+        # A parameter is one more member of a union, or `oneOf` would have two members that accept it.
+        members = kept[union]
+        more = [TAKES_PARAM] if any(map(_is_narrow, members)) else []
+        kept[union] = [*(m if _is_narrow(m) else _take_params(m) for m in members), *more]
+    if not _is_narrow(value):
+        return kept
+    about = {k: kept.pop(k) for k in ("description", "default") if k in kept}
+    return {"anyOf": [kept, TAKES_PARAM], **about}
+
+
+def _is_narrow(value: Mapping[str, Any]) -> bool:
+    """Return whether the schema of a scalar does not accept any text."""
+    return value.get("type") in NARROW or bool({"pattern", "enum", "const"} & value.keys())
+
+
+UNIONS = {"anyOf", "oneOf"}
+NARROW = ("integer", "number", "boolean")
+TAKES_PARAM = {"$ref": f"{LOCATION}Param"}
 
 
 def make_full_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from runspec_jobs.spec.types import (
     Model,
     Name,
     Param,
+    Ports,
     Positive,
     Saves,
     Seconds,
@@ -674,6 +675,11 @@ class Spec(Model):
         description="A test that `apply --smoke` runs on every node before the job: a program and its "
         "arguments, or a script as in `run`. The job starts if the test ends with exit "
         "code 0.",
+    )
+    ports: Ports = Field(
+        default={},
+        description="Ports of the first node at which the job listens: `[8888]`, or with names, "
+        "`{notebook: 8888}`. `apply` opens a tunnel to each of them at 127.0.0.1 while it follows the run.",
     )
     sweep: Sweep = Field(
         default={},

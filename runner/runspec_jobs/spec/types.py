@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from pydantic import (
@@ -234,6 +234,42 @@ def _check_image(value: str, info: ValidationInfo) -> str:
 
 
 AS_WRITTEN = {"as written": True}  # the context in which a spec is dumped as the file would have it
+
+
+PORT = {"type": "integer", "minimum": 1, "maximum": 65535}
+MOST_PORTS = 16
+
+
+def _name_ports(value: Any) -> Any:
+    """Return `ports` as a mapping; the name of a port in a list is its number."""
+    if isinstance(value, str):
+        raise make_error("a list is expected here", f"write ports: [{value}]")
+    items = (
+        list(value.items()) if isinstance(value, dict) else [(str(one), one) for one in value or ()]
+    )
+    numbers = [str(number) for _, number in items]
+    if twice := next((number for number in numbers if numbers.count(number) > 1), None):
+        raise make_error(f"port {twice} is listed twice")
+    if len(items) > MOST_PORTS:
+        raise make_error(f"{len(items)} ports, and a job has {MOST_PORTS} at most")
+    for name, number in items:
+        if name != str(number) and not compiled(KEY).fullmatch(name):
+            raise make_error(f"'{name}' is not the name of a port", "write {notebook: 8888}")
+    return dict(items)
+
+
+Ports = Annotated[
+    Mapping[str, Annotated[int, Field(ge=1, le=65535), BeforeValidator(parse_whole)]],
+    BeforeValidator(_name_ports),
+    WithJsonSchema(
+        {
+            "oneOf": [
+                {"type": "array", "items": PORT, "maxItems": MOST_PORTS, "uniqueItems": True},
+                {"type": "object", "additionalProperties": PORT, "maxProperties": MOST_PORTS},
+            ]
+        }
+    ),
+]
 
 
 def make_serializer(form: Callable[[Any], str]) -> PlainSerializer:

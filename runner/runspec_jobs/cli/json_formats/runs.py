@@ -257,6 +257,9 @@ class Status(Document, Listed, WithChanges):
     params: dict[str, str] = Field(
         description="The parameters of the spec, with the values of this run."
     )
+    ports: dict[str, int] = Field(
+        description="The ports of the spec, by their names: `runspec tunnel RUN PORT` leads to one."
+    )
     resume: str | None = Field(
         description="The command that goes on from its last save; null if the run has not ended, has succeeded or has "
         "saved nothing, and if it has more than 50 nodes, whose saves are not looked for."

@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 from hypothesis import example, given, strategies as st
 
+from runspec_jobs.api.specs import read_spec
 from runspec_jobs.diagnostics.problem import Problem, format_path
 from runspec_jobs.document import reader
 from runspec_jobs.document.nodes import Value, resolve
@@ -308,3 +309,44 @@ def test_a_timeout_without_time_is_refused(timeout: str, provider: str) -> None:
         "timeout",
         "set timeout: 1m or longer, or remove it for no limit",
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("[8888, 6006]", {"8888": 8888, "6006": 6006}),
+        ("{notebook: 8888}", {"notebook": 8888}),
+    ],
+)
+def test_ports_have_names(given: str, wanted: dict[str, int]) -> None:
+    spec, problems = parse_ports(given)
+
+    assert not problems and spec is not None
+    assert spec.ports == wanted
+    again, _ = validate.parse_recorded(reader.read(read_spec(spec).data))
+    assert again == spec
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ("8888", "a list is expected here"),
+        ("[0]", "must be at least 1 (got 0)"),
+        ("[65536]", "must be at most 65535 (got 65536)"),
+        ("[http]", "'http' is not a whole number"),
+        ("[80, 80]", "port 80 is listed twice"),
+        ("{a: 80, b: 80}", "port 80 is listed twice"),
+        ("{A b: 80}", "'A b' is not the name of a port"),
+        ("{'81': 80}", "'81' is not the name of a port"),
+        (str(list(range(1, 18))), "17 ports, and a job has 16 at most"),
+    ],
+)
+def test_what_is_no_port_is_refused(given: str, what: str) -> None:
+    _, problems = parse_ports(given)
+
+    assert [problem.what for problem in problems] == [what]
+
+
+def parse_ports(given: str) -> tuple[Spec | None, list[Problem]]:
+    text = f"apiVersion: runspec/v1\nname: a\nprovider: local\ncommand: [a]\nports: {given}\n"
+    return validate.parse_spec(reader.read(text.encode()))
