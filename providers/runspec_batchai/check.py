@@ -112,6 +112,10 @@ def _cluster(decision: Decision, spec: Spec) -> Iterator[Problem]:
         what = "jobs of Batch AI have no agent, which would run it in each attempt"
         hint = "set providers: {azure-batch-ai: {preparation: LINE}}, which runs once on each node"
         yield Problem(("setup",), what, hint, at="key")
+    if spec.signal is not None:
+        what = "jobs of Batch AI have no agent, which would send it"
+        hint = "remove signal, and let the program save by its own clock"
+        yield Problem(("signal",), what, hint, at="key")
     if cluster.placement:
         what = "ignored: the nodes of a cluster are one scale set, and Batch AI has no other option"
         yield Problem(("cluster", "placement"), what, severity="note")

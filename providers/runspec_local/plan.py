@@ -155,6 +155,8 @@ def _shared(spec: Spec, facts: Facts) -> dict[str, Any]:
     shared: dict[str, Any] = resumed(facts, lambda copy: _blob(facts, copy))
     if spec.global_batch is not None:
         shared["global_batch"] = spec.global_batch
+    if spec.signal is not None:
+        shared["signal"] = {"name": spec.signal.name, "before_s": spec.signal.before}
     if spec.cluster.gpus:
         shared["gpus"] = spec.cluster.gpus
         if facts.options.without_gpus:

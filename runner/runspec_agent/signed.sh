@@ -314,6 +314,8 @@ _rs_before() {
       [ "$_rs_nth" ] || _rs_write begun || { [ "$_rs_lost" ] && exit 1 || exit 75; }
       ;;
     limit) _rs_limit=$_rs_v ;;
+    signal) _rs_signal=$_rs_v ;;
+    sender) _rs_sender=$(printf %b "$_rs_v") ;;
     hidden) _rs_hide=$_rs_v ;;
     sample) _rs_sampler=$(printf %b "$_rs_v") ;;
     sweep)
@@ -378,7 +380,7 @@ _rs_walk() {
 }
 
 _rs_get 'the list of files' "$_rs_list" "$_rs_dir/list"
-_rs_left=$RUNSPEC_TASK _rs_lost= _rs_told= _rs_sum= _rs_use= _rs_side= _rs_note= _rs_limit= _rs_hide= _rs_late= _rs_clock=
+_rs_left=$RUNSPEC_TASK _rs_lost= _rs_told= _rs_sum= _rs_use= _rs_side= _rs_note= _rs_limit= _rs_hide= _rs_late= _rs_clock= _rs_signal= _rs_mind=
 _rs_walk _rs_before
 
 # 5. The program runs as a child, because outputs are uploaded after it. SIGTERM is forwarded to it, and the exit code
@@ -400,7 +402,7 @@ set +f
 _rs_pid= _rs_again=1
 trap '_rs_stop; _rs_again=1' TERM
 trap '[ "$_rs_told" ] || _rs_late=1; _rs_stop; _rs_again=1' USR1
-# A setup that fails writes its exit code to a file: see runspec_agent/base/setup_step.py.
+# A setup that fails writes its exit code to a file: see runspec_agent/base/program_hooks.py.
 [ "${4-}" != runspec-setup ] || export RUNSPEC_SETUP="$_rs_dir/setup"
 RUNSPEC_SCRIPTS=$_rs_dir /bin/sh -c "$0" inside "$@" &
 _rs_pid=$!
@@ -413,6 +415,11 @@ if [ "$_rs_limit" ]; then
   ) >/dev/null 2>&1 &
   _rs_clock=$!
 fi
+# A script of the list, of runspec_agent/base/program_hooks.py, sends the signal of the spec: "SECONDS NUMBER NAME".
+[ -z "$_rs_signal" ] || {
+  /bin/sh -c "$_rs_sender" signal $_rs_signal "$_rs_pid" &
+  _rs_mind=$!
+}
 # The signal may have come before the program.
 [ -z "$_rs_told" ] || { _rs_told= && _rs_stop; }
 # usage.sh, which the list contains, samples what the program uses, if a URL takes the result.
@@ -430,7 +437,7 @@ LC_ALL=C
 set -f
 _rs_end=$_rs_code _rs_cause=program
 [ ! -s "$_rs_dir/setup" ] || _rs_cause=setup
-[ -z "$_rs_clock" ] || kill "$_rs_clock" 2>/dev/null
+for _rs_w in $_rs_clock $_rs_mind; do kill "$_rs_w" 2>/dev/null; done
 [ -z "$_rs_side" ] || kill "$_rs_side" 2>/dev/null
 [ ! -s "$_rs_dir/usage" ] || _rs_once "$_rs_use" "$_rs_dir/usage" "$_rs_dir/said"
 [ -z "$_rs_told" ] || { kill "$_rs_timer" 2>/dev/null; _rs_end=143 _rs_cause=stopped; }

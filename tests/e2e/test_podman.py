@@ -219,6 +219,29 @@ def test_mounts_are_read_only_outputs_come_back_and_the_exit_code_is_kept(
     assert (tmp_path / "got" / "out" / "x.txt").read_text() == "here\n"
 
 
+def test_a_setup_and_a_signal_reach_the_container(spec: Path, capsys: Capture) -> None:
+    """A setup that fails is told apart from an image that cannot start."""
+    lines = [
+        "timeout: 60s",
+        "signal: {name: USR1, before: 57s}",
+        "setup: echo ready >/tmp/set-up",
+        "run: |",
+        "  trap 'cat /tmp/set-up; exit 0' USR1",
+        "  while :; do sleep 0.1; done",
+    ]
+    spec.write_text(HEAD + BRIEF + "\n".join(lines))
+
+    assert run(["apply", str(spec)]) == 0
+    assert run(["logs", "boxed"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines().count("ready") == 2
+    assert "runspec: USR1 was sent to processes of the program: 1" in out
+    spec.write_text(HEAD + "setup: exit 5\ncommand: [echo]\n")
+    assert run(["apply", str(spec), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["exit_code"], found["reason"]) == (5, "setup failed with exit code 5")
+
+
 @pytest.mark.parametrize("engine", ["podman", DOCKER])
 def test_the_entrypoint_of_an_image_runs_in_its_folder_with_the_arguments(
     engine: str, request: pytest.FixtureRequest, spec: Path, tmp_path: Path, capsys: Capture

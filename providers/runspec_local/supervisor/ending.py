@@ -130,9 +130,11 @@ class Attempt:
         self.codes: dict[int, int] = {}
         self.failed = 0  # exit code of the node that failed first, which ends the others
         self.reason = ""
+        self.signal_at: float | None = None  # when its programs get the signal of the spec
         self.late = False  # whether it has reached its timeout
         # Whether its containers cannot start, so that another attempt could not either.
         self.unable = False
+        self.unprepared = False  # whether `failed` is the exit code of a setup
         self.ending: float | None = None  # when the remaining nodes are killed
         # The container that owns the network of the task's containers.
         self.network: Child | None = None
@@ -154,7 +156,7 @@ class Attempt:
     @property
     def next_s(self) -> list[float]:
         """Return the next time at which something must be done to its nodes, if there is one."""
-        next_s = self.deadline if self.ending is None else self.ending
+        next_s = (self.signal_at or self.deadline) if self.ending is None else self.ending
         if any(not child.watched for child in self.left):  # others of its group have not ended
             return [time.monotonic() + LINGER_S]
         return [] if self.saving or next_s is None else [next_s]

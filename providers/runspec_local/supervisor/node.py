@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from runspec_agent.base import image_entrypoint, setup_step
+from runspec_agent.base import image_entrypoint, program_hooks
 from runspec_agent.base.light_typing import Any, NamedTuple
 from runspec_local import errors
 from runspec_local.naming import UNMOUNTABLE
@@ -273,7 +273,7 @@ class Node(NamedTuple):
             words_by_name["RUNSPEC_SCRIPTS"] = str(self.folder)  # where a script with #! is written
         if self._has_setup:
             begun = f"{AGENT_FOLDER}/begun" if self.contained else str(self.begun)
-            words_by_name[setup_step.ENDED] = begun
+            words_by_name[program_hooks.ENDED] = begun
         if "global_batch" in job:
             words_by_name["RUNSPEC_GLOBAL_BATCH"] = str(job["global_batch"])
         if "elastic" in job:
@@ -290,7 +290,7 @@ class Node(NamedTuple):
 
     @property
     def _has_setup(self) -> bool:
-        return bool(setup_step.split(self.job["argv"])[0])
+        return bool(program_hooks.split(self.job["argv"])[0])
 
     def _agent_path(self, name: str) -> Path:
         return Path(AGENT_FOLDER if self.contained else self.job["folder"], name)

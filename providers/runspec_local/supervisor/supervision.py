@@ -16,13 +16,13 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from runspec_agent.base import setup_step
+from runspec_agent.base import program_hooks
 from runspec_agent.base.end_causes import AWAY, MPI_HINT
 from runspec_agent.base.failure import STOPPED
 from runspec_agent.base.light_typing import Any
-from runspec_agent.base.retry_rules import TIMEOUT, is_final
+from runspec_agent.base.retry_rules import SETUP, TIMEOUT, is_final
 from runspec_local.errors import full_disk, not_started
-from runspec_local.session.container_engine import await_container, remove_container
+from runspec_local.session.container_engine import await_container, engine, remove_container
 from runspec_local.supervisor import durable, elastic, ending
 from runspec_local.supervisor.child import Child, end_sampler, start_child, start_sampler
 from runspec_local.supervisor.device_leases import LOOK_S, DeviceLeases, Devices
@@ -173,6 +173,8 @@ class Supervisor:
         nodes = [Node(self.job, task, rank, number, own) for rank, own in enumerate(devices)]
         limit_s = self.job["timeout_s"]
         attempt = Attempt({}, [], time.monotonic() + limit_s if limit_s else None, devices)
+        if attempt.deadline and "signal" in self.job:
+            attempt.signal_at = attempt.deadline - self.job["signal"]["before_s"]
         self.running[task] = attempt
         due = time.monotonic() + STARTING_S
         for node in nodes:
@@ -268,12 +270,31 @@ class Supervisor:
                 self._ended(task, rank)
                 if "elastic" in self.job:
                     self._replace(task, rank, code)
+        if attempt.signal_at and now > attempt.signal_at and attempt.ending is None:
+            attempt.signal_at = None
+            self._send_signal(task, attempt)
         if attempt.deadline and now > attempt.deadline and attempt.ending is None:
             attempt.late = True
             hint = MPI_HINT if self.job["launch"] == "mpi" else ""
             self._end(attempt, f"timeout: not done after {self.job['timeout_s']} s{hint}")
         if attempt.ending and now > attempt.ending:
             self._kill(task, attempt)
+
+    def _send_signal(self, task: int, attempt: Attempt) -> None:
+        """Send the signal of the spec to the programs of all nodes, and say so in their logs."""
+        name = self.job["signal"]["name"]
+        for rank, child in attempt.nodes.items():
+            node = Node(self.job, task, rank, self.tried[task])
+            if rank in attempt.codes:
+                continue
+            line = program_hooks.signal_words(name, 1 if node.contained else child.process.pid)
+            if node.contained:
+                line = [self.job["engine"], "exec", node.container, *line]
+            said = ""
+            with contextlib.suppress(OSError):  # the engine does not answer
+                said = engine(line[0], *line[1:]).stderr
+            with durable.private_log(node.log) as log:
+                log.write(said.encode())
 
     def _ended(self, task: int, rank: int) -> None:
         attempt = self.running[task]
@@ -298,7 +319,7 @@ class Supervisor:
             return
         after_the_first = self.job["launch"] != "none" and attempt.codes.get(0) == 0
         if code and not attempt.reason and not after_the_first:
-            attempt.failed = code
+            attempt.failed, attempt.unprepared = code, bool(self._why_unprepared(task, rank))
             where = f"node {rank} " if self.job["nodes"] > 1 else ""
             self._end(attempt, f"{where}{told}")
         elif rank == 0 and self.job["launch"] != "none":
@@ -326,8 +347,8 @@ class Supervisor:
     def _why_unprepared(self, task: int, rank: int) -> str:
         """Return that the setup of a node failed, or an empty string."""
         number = self.running[task].tries.get(rank, self.tried[task])
-        failed = setup_step.failed(str(Node(self.job, task, rank, number).begun))
-        return "" if failed is None else setup_step.FAILED.format(failed)
+        failed = program_hooks.failed(str(Node(self.job, task, rank, number).begun))
+        return "" if failed is None else program_hooks.FAILED.format(failed)
 
     def _has_left(self, task: int, rank: int, code: int) -> bool:
         """Return whether a node of an elastic job has ended because it was released, and not with the job."""
@@ -443,7 +464,7 @@ class Supervisor:
             code = TOO_LONG
         elif self.job["launch"] != "none" and attempt.codes.get(0) == 0 and not attempt.reason:
             code = 0  # the first node decides: it started the processes of the others
-        reason = TIMEOUT if attempt.late else None
+        reason = TIMEOUT if attempt.late else SETUP if attempt.unprepared else None
         again = self.tried[task] < self.job["attempts"] and "elastic" not in self.job
         again = again and not attempt.unable and not is_final(self.job, code, reason)
         if attempt.reason == STOP or (code and task in self.unwanted):

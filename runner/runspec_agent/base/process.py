@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Set, Type, Union
 
 from runspec_agent.base.job_env import STOPPED, Failure
+from runspec_agent.base.program_hooks import OURS
 
 LONGEST_S = 0.5
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
@@ -78,6 +79,7 @@ class Signals:
     stopping = False  # whether a signal has asked this process to end
 
     def __enter__(self) -> "Signals":  # noqa: PYI034 - typing.Self needs a newer Python
+        _name_process()
         self._read, self._write = os.pipe()
         for end in (self._read, self._write):
             os.set_blocking(end, False)
@@ -115,6 +117,12 @@ class Signals:
         heard = [number for number in os.read(self._read, 4096) if number in FORWARDED]
         self.stopping = self.stopping or any(number in STOPS for number in heard)
         return heard
+
+
+def _name_process() -> None:
+    """Name this process, so that it is told apart from those of the program: see `program_hooks`."""
+    with contextlib.suppress(OSError), open("/proc/self/comm", "w") as stream:  # on Linux
+        stream.write(OURS)
 
 
 class Child:

@@ -10,6 +10,7 @@ from typing import Any, Mapping, Optional
 RULES = "retry_on"
 RETRY, STOP = "retry", "stop"
 LOST, OOM, IMAGE, TIMEOUT = "lost", "oom", "image", "timeout"  # reasons
+SETUP = "setup"  # no reason for a spec: its exit code is not one of the program
 APART = (LOST, IMAGE)  # with no failure of a program: only a rule that names the reason matches
 
 
@@ -21,8 +22,8 @@ def find_action(
     >>> rules = [{"codes": [[42, 43]], "action": "stop"}, {"reason": "oom", "action": "retry"}, {"action": "stop"}]
     >>> find_action({"retry_on": rules}, 43), find_action({"retry_on": rules}, 137, "oom")
     ('stop', 'retry')
-    >>> find_action({"retry_on": rules}, 75, "lost") is None
-    True
+    >>> find_action({"retry_on": rules}, 75, "lost") is None, find_action({"retry_on": rules[:2]}, 42, "setup") is None
+    (True, True)
     """
     for rule in record.get(RULES) or ():
         action: str = rule["action"]
@@ -31,7 +32,9 @@ def find_action(
                 return action
         elif reason in APART:
             continue
-        elif "codes" not in rule or any(first <= code <= last for first, last in rule["codes"]):
+        elif "codes" not in rule or (
+            reason != SETUP and any(first <= code <= last for first, last in rule["codes"])
+        ):
             return action
     return None
 

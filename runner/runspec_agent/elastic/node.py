@@ -9,7 +9,7 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from runspec_agent.base import files, limits, process, setup_step
+from runspec_agent.base import files, limits, process, program_hooks
 from runspec_agent.base.job_env import LOST, STOPPED, Failure, read
 from runspec_agent.base.process import STOPS, Child, Pace, Signals
 from runspec_agent.base.task_identity import seat, variable
@@ -91,7 +91,7 @@ class Elastic:
         self._prepare()
         words = self.words or [files.local(word) for word in self.record.get("argv") or ()]
         start = ["/bin/sh", self.agent.workdir.unpack_script(words)]
-        setup, argv = setup_step.split(words)
+        setup, argv = program_hooks.split(words)
         code = self._set_up([*start, *setup]) if setup else 0
         if code:
             return code
@@ -164,7 +164,7 @@ class Elastic:
             self.agent.tell(str(failure))
             code = failure.code
         if code == 0:
-            self.env.pop(setup_step.ENDED, None)
+            self.env.pop(program_hooks.ENDED, None)
         self.timed_out = self.agent.late() is not None and code == TOO_LONG
         self.leaving = code == STOPPED and (self.signals.stopping or bool(self.agent.notice()))
         return code

@@ -13,9 +13,9 @@ from runspec_agent.base import (
     end_causes,
     files,
     process,
+    program_hooks,
     record_formats,
     retry_rules,
-    setup_step,
 )
 from runspec_agent.base.failure import UNSAVED_CODE
 from runspec_agent.base.job_env import LOST, STOPPED, USAGE, Failure, read
@@ -169,7 +169,9 @@ class Agent:
         self._note_begin(None)
         self.ends = exit_records.of_node(self.bucket, self.at, self.place, self.env)
         if self.ends is not None:
-            exit_records.StopListener(self.ends, self.record["nodes"]).start()
+            exit_records.StopListener(
+                self.ends, self.record["nodes"], self.departure.remind
+            ).start()
         self.departure.hold(self.bucket, self.at, self.place, self.say)
         path = self.env.get("RUNSPEC_LOG")
         if path:
@@ -231,7 +233,7 @@ class Agent:
             own = STOPPED  # of a program that was told to end; the exit code tells the service what to do
         why = why or (str(leaving) if leaving else WHY.get(self.unsaved))
         if self.cause == end_causes.SETUP:
-            why = setup_step.FAILED.format(own)
+            why = program_hooks.FAILED.format(own)
         end = End(own, self.cause, why)
         try:
             if self.ends is not None:
@@ -322,6 +324,7 @@ class Agent:
 
     def late(self) -> Optional[str]:
         """Return a message that an elastic node has been here for as long as `timeout`, if it has."""
+        self.departure.remind(now=False)
         return self.departure.late()
 
     def _in_step(self, argv: List[str], signals: Signals) -> int:
@@ -454,7 +457,7 @@ class Agent:
 
     def _set_up(self) -> Optional[int]:
         """Return the exit code of the setup if it failed on this node, so that the program did not run."""
-        return setup_step.failed(self.env.get(setup_step.ENDED))
+        return program_hooks.failed(self.env.get(program_hooks.ENDED))
 
     def _prepared(self, signals: Signals) -> Tuple[Saver, Optional[Mirror]]:
         self.workdir.mounted(self.place.task)
@@ -519,7 +522,7 @@ class Agent:
         together = None if self.round is None else self.round.number
         # If the store is full, there would be no room for another attempt either.
         full = self.unsaved == end_causes.FULL or (self.gang is not None and self.gang.full)
-        reason = retry_rules.TIMEOUT if self.cause == end_causes.TIMEOUT else None
+        reason = self.cause if self.cause in (end_causes.TIMEOUT, end_causes.SETUP) else None
         failures = Failures(self.bucket, self.at, self.record)
         return failures.judge(self.place, code, together, full, reason)
 

@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
-from runspec_agent.base import end_causes, files, process, retry_rules
+from runspec_agent.base import end_causes, files, process
 from runspec_agent.base.failure import Failure
 from runspec_agent.base.process import STOPS, Signals
 from runspec_agent.base.task_identity import TaskIdentity
@@ -128,7 +128,7 @@ def _judged(
         prefix = "{}gang/{}/{}/".format(at, identity.task, identity.attempt)
         ExitBarrier(bucket, prefix, identity.rank, nodes).tell(code)
         return code
-    reason = retry_rules.TIMEOUT if cause == end_causes.TIMEOUT else None
+    reason = cause if cause in (end_causes.TIMEOUT, end_causes.SETUP) else None
     number = Failures(bucket, at, record).judge(identity, code, begun.round, reason=reason)
     if begun.round is not None:
         prefix = "{}rounds/{}/".format(at, identity.task)

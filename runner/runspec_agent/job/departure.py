@@ -1,6 +1,7 @@
 """Why the program of a node has to end before it is done: its machine goes, its time is over, or others have ended."""
 
 import math
+import os
 import time
 from typing import Any, Callable, Dict, Optional
 
@@ -9,6 +10,7 @@ from runspec_agent.base import end_causes
 from runspec_agent.base.job_env import STOPPED, Failure
 from runspec_agent.base.process import Signals
 from runspec_agent.base.task_identity import TaskIdentity
+from runspec_agent.preemption import limit_signal
 from runspec_agent.preemption.hold import PreemptionHold
 from runspec_agent.preemption.watcher import PreemptionWatcher
 from runspec_agent.retry.exit_barrier import ExitBarrier
@@ -41,6 +43,8 @@ class Departure:
         kept = "RUNSPEC_TIMEOUT_S" in env and not record.get("elastic")
         limit_s = None if kept else record.get("timeout_s")
         self._until = math.inf if limit_s is None else time.monotonic() + limit_s
+        # The signal before the time limit, once: on Slurm, the batch script says when.
+        self._signal: Optional[Dict[str, Any]] = record.get("signal")
 
     def hold(
         self, bucket: Bucket, at: str, identity: TaskIdentity, say: Callable[[str], None]
@@ -75,6 +79,14 @@ class Departure:
             return None
         return "the attempt took longer than its timeout of {:g} s".format(self.record["timeout_s"])
 
+    def remind(self, now: bool = True) -> None:
+        """Send the program the signal of the spec; unless *now*, do so only if its time has come."""
+        wanted = self._signal
+        if wanted is None or not (now or time.monotonic() > self._until - wanted["before_s"]):
+            return
+        self._signal = None
+        self.say(limit_signal.send(wanted["name"], os.getpid(), self.env))
+
     def stay(self, signals: Signals) -> None:
         """Wait until this machine is reclaimed, if its service wants that after a notice."""
         if self.taken is not None and self.watch is not None:
@@ -89,6 +101,7 @@ class Departure:
         gang: Optional[ExitBarrier],
     ) -> Optional[Leaving]:
         """Return why the program has to end now, printed once; the other nodes are told."""
+        self.remind(now=False)
         if self.leaving is None:
             self.leaving = self._reason(together, crew, gang)
             if self.leaving is not None:

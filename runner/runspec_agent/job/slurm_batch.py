@@ -16,6 +16,7 @@ Measured behaviour of Slurm 22.05, where "all" are all processes of the job on a
 """
 
 import json
+import math
 import os
 import pwd
 import re
@@ -40,6 +41,7 @@ from runspec_agent.base.process import Child, Signals
 from runspec_agent.base.task_identity import TaskIdentity, place
 from runspec_agent.job import agent_fork, slurm_commands
 from runspec_agent.preemption import release
+from runspec_agent.preemption.limit_signal import REMIND
 from runspec_agent.retry import exit_records, stop_request
 from runspec_agent.retry.attempts import Lost, read_record
 from runspec_agent.retry.exit_records import ExitRecords
@@ -104,6 +106,9 @@ class Batch:
         self._next_look = self._failed_at = 0.0
         self.kills = oom_kills.watch(self.record)
         self.out_of_memory: List[int] = []  # ranks of which srun says so
+        self._signal_s = math.inf  # when nodes are told to send the signal of the spec
+        if self.record.get("signal"):
+            self._signal_s = self.timeout_s - self.record["signal"]["before_s"]
         self.late = False  # whether a time limit has ended this attempt
 
     def run(self, argv: List[str], signals: Signals) -> int:
@@ -240,6 +245,9 @@ class Batch:
     def _wrong(self, step: "Optional[Step]") -> Optional[Failure]:
         """Return why the job has to end now: it timed out, or a node whose exit decides has ended."""
         now = time.monotonic()
+        if now - self.began > self._signal_s:
+            self._signal_s = math.inf
+            self._remind()
         if now - self.began > self.timeout_s:
             self.late = True
             hint = end_causes.MPI_HINT if self.record["launch"] == "mpi" else ""
@@ -253,6 +261,12 @@ class Batch:
                     return self._killed(rank, SIGNALLED + signal.SIGKILL)
             return self._failed_node(now)
         return None
+
+    def _remind(self) -> None:
+        try:
+            self.ends.tell(REMIND)
+        except Failure as failure:
+            _tell("the nodes cannot be told of the time limit: {}".format(failure))
 
     def _failed_node(self, now: float) -> Optional[Failure]:
         """Return the failure of a node: of the first, or of another one if the first does not end soon after."""

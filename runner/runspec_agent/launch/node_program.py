@@ -3,7 +3,7 @@
 import os
 from typing import Callable, Dict, List
 
-from runspec_agent.base import limits, process, setup_step
+from runspec_agent.base import limits, process, program_hooks
 from runspec_agent.base.job_env import Failure, current
 from runspec_agent.base.process import Child, Signals
 from runspec_agent.launch import launcher_end, mpi, ranks, torchrun
@@ -22,7 +22,7 @@ def main(argv: List[str]) -> int:
     if not argv:
         raise Failure("launch: no command")
     job_env, end_path = current(), launcher_end.take()
-    setup, argv = setup_step.split(argv)
+    setup, argv = program_hooks.split(argv)
     if setup:  # it may take other nodes longer
         longest_s = max(job_env.meet_timeout_s, limits.STORE_MEET_S)
         job_env = job_env._replace(meet_timeout_s=longest_s)
@@ -35,7 +35,7 @@ def main(argv: List[str]) -> int:
             code = 0
             if setup:
                 code = process.run(Child(setup), signals, job_env.grace_s, keep_rest=True)
-                os.environ.pop(setup_step.ENDED, None)
+                os.environ.pop(program_hooks.ENDED, None)
             if code == 0:
                 code = LAUNCH[job_env.launch](participant, argv)
         except Failure as failure:

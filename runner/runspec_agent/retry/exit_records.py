@@ -10,11 +10,12 @@ import os
 import socket
 import threading
 import time
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from runspec_agent.base.job_env import Failure, NoSpace
 from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.env import address
+from runspec_agent.preemption.limit_signal import REMIND
 from runspec_agent.store.base import Bucket
 
 WHY_FULL = "the store was full, so that its exit record has no more than the code"
@@ -75,10 +76,14 @@ class ExitRecords:
 
 
 class StopListener(threading.Thread):
-    """Poll for signals to all nodes, and send them to this process, which handles them as usual."""
+    """Poll for signals to all nodes, and send them to this process, which handles them as usual.
 
-    def __init__(self, ends: ExitRecords, nodes: int) -> None:
+    *remind* sends the program that of the spec.
+    """
+
+    def __init__(self, ends: ExitRecords, nodes: int, remind: Callable[[], None]) -> None:
         super().__init__(daemon=True)
+        self._remind = remind
         self._ends, self._pause_s = ends, LOOK_S * max(1.0, nodes / NODES)
         self._over = threading.Event()
 
@@ -90,7 +95,10 @@ class StopListener(threading.Thread):
             except (Failure, ValueError):  # the next poll finds it
                 continue
             for number in signals[heard:]:
-                os.kill(os.getpid(), number)
+                if number == REMIND:
+                    self._remind()
+                else:
+                    os.kill(os.getpid(), number)
             heard = len(signals)
 
     def finish(self) -> None:

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Dict, Iterator, Mapping, Optional, Sequence
 
 import runspec_agent
-from runspec_agent.base import files, requirements, setup_step
+from runspec_agent.base import files, program_hooks, requirements
 from runspec_agent.base.job_env import TEAM_WORDS, USAGE, Failure
 from runspec_agent.base.task_identity import TaskIdentity, variable
 from runspec_agent.store.base import Bucket
@@ -131,8 +131,8 @@ class Workdir:
         path = os.path.join(self.folder, SCRIPT)
         files.write(path, _read_script(self.env["RUNSPEC_INSIDE"]))
         self.env["RUNSPEC_SCRIPTS"] = self.folder  # where a script with #! is written
-        if setup_step.split(argv)[0]:  # on the user's own machine, the supervisor has set it
-            self.env.setdefault(setup_step.ENDED, os.path.join(self.folder, "setup"))
+        if program_hooks.split(argv)[0]:  # on the user's own machine, the supervisor has set it
+            self.env.setdefault(program_hooks.ENDED, os.path.join(self.folder, "setup"))
         return path
 
 

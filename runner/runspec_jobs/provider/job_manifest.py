@@ -182,6 +182,8 @@ def _make_optional_fields(spec: Spec) -> dict[str, Any]:
     fields: dict[str, Any] = dict(spec.retry.rules)
     if spec.global_batch is not None:
         fields["global_batch"] = spec.global_batch
+    if spec.signal is not None:
+        fields["signal"] = {"name": spec.signal.name, "before_s": spec.signal.before}
     if spec.cluster.nodes.elastic:
         fields["elastic"] = {"min": spec.cluster.nodes.min, "max": spec.cluster.nodes.max}
     return fields

@@ -24,7 +24,7 @@ from runspec_agent.base.end_causes import (
     UNSAVED,
 )
 from runspec_agent.base.light_typing import NamedTuple
-from runspec_agent.base.setup_step import FAILED
+from runspec_agent.base.program_hooks import FAILED
 from runspec_jobs.regex import regex
 
 SIGNED = "signed"  # the name of the record of a job with signed URLs, which has the code and the cause as content

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from runspec_agent.base.program_hooks import LATER
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.provider.job_manifest import digest_line
 from runspec_jobs.provider.payload import strip_usage
@@ -53,6 +54,9 @@ def signed_job_lines(
             yield from output(made.name, task)
     if spec.timeout:
         yield f"limit={spec.timeout}"
+    if spec.signal and spec.timeout:
+        yield f"signal={spec.timeout - spec.signal.before} {spec.signal.number} {spec.signal.name}"
+        yield f"sender={_escape_line(LATER)}"
     if hidden is not None:
         yield f"hidden={hidden}"
     if proves_end(spec):

@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from runspec_agent.base.program_hooks import SIGNALS
 from runspec_agent.base.retry_rules import LOST, RULES, STOP, find_action
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.document.nodes import Text, resolve, resolve_kind
@@ -584,6 +585,29 @@ class Retry(Model):
         return 1 if self.action_of(LOST) == STOP else self.spot_attempts
 
 
+def _check_signal(value: Any) -> Any:
+    name = str(value).upper().removeprefix("SIG")
+    if name in SIGNALS:
+        return name
+    if name in ("KILL", "STOP"):
+        raise make_error(f"no program can handle {name}", "write USR1, which a program may handle")
+    raise make_error(f"'{value}' is no signal", did_you_mean(name, SIGNALS) or "write USR1")
+
+
+class Signal(Model):
+    """The signal that the program gets some time before `timeout`, so that it can save."""
+
+    name: Annotated[str, BeforeValidator(_check_signal)] = Field(
+        description="Name of the signal, such as `USR1`."
+    )
+    before: Seconds = Field(description="How long before `timeout` it is sent, such as `2m`.")
+
+    @property
+    def number(self) -> int:
+        """The number of the signal on Linux."""
+        return SIGNALS[self.name]
+
+
 Program = Annotated[
     Annotated[Word, Tag("script")] | Annotated[tuple[Free, ...], Field(min_length=1), Tag("list")],
     Discriminator(lambda value: "list" if isinstance(value, list | tuple) else "script"),
@@ -713,6 +737,11 @@ class Spec(Model):
     )
     timeout: Seconds | None = Field(
         default=None, description="Longest time that one attempt may run; runspec then stops it."
+    )
+    signal: Signal | None = Field(
+        default=None,
+        description="A signal that processes of the program get some time before `timeout` if they have a handler for "
+        "it: `{name: USR1, before: 2m}`.",
     )
     providers: Mapping[Name, Mapping[str, Any]] = Field(
         default={},

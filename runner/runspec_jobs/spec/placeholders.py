@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from runspec_agent.base import setup_step
+from runspec_agent.base import program_hooks
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
 from runspec_jobs.document.nodes import Map, Seq, Text, Value
@@ -234,9 +234,9 @@ ENTRYPOINT = ("/bin/sh", "-c", ENTER, "entrypoint")
 def argv(spec: Spec, entrypoint: tuple[str, ...] = ENTRYPOINT) -> tuple[str, ...]:
     """Return the arguments of inside.sh: the command as written, or a call of /bin/sh with the script.
 
-    A setup comes before them, in the form that `runspec_agent.base.setup_step` reads, and a shell that sets the limits
-    before each of the two. A script whose first line is `#!` and an interpreter is read by that one. Only a shell knows
-    references to variables: in other scripts, inside.sh replaces the placeholders, as in words of a command.
+    A setup comes before them, in the form that `runspec_agent.base.program_hooks` reads, and a shell that sets the
+    limits before each of the two. A script whose first line is `#!` and an interpreter is read by that one. Only a
+    shell knows references to variables: in other scripts, inside.sh replaces placeholders, as in words of a command.
     *entrypoint* runs the ENTRYPOINT of the image with the words after it.
 
     >>> from runspec_jobs.spec.model import Spec, Ulimits
@@ -250,7 +250,7 @@ def argv(spec: Spec, entrypoint: tuple[str, ...] = ENTRYPOINT) -> tuple[str, ...
     words = _limited(spec, _program_words(program))
     if spec.setup is None:
         return words
-    return setup_step.wrap(_limited(spec, _program_words(spec.setup)), words)
+    return program_hooks.wrap(_limited(spec, _program_words(spec.setup)), words)
 
 
 def _limited(spec: Spec, program: tuple[str, ...]) -> tuple[str, ...]:

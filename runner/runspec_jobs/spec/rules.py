@@ -43,6 +43,7 @@ def find_broken(spec: Spec) -> Iterator[Problem]:
     yield from _check_launch(spec)
     yield from _check_smoke(spec)
     yield from _time(spec)
+    yield from _check_signal(spec)
     yield from _check_retry(spec)
     yield from check_metric(spec)
     yield from check_scaling(spec)
@@ -326,6 +327,16 @@ def _check_retry(spec: Spec) -> Iterator[Problem]:
         if rule.action == "retry" and rule.reason not in APART and spec.retry.attempts == 1:
             message = "another attempt never follows with attempts: 1, the default"
             yield Problem((*where, "action"), message, "write retry: {attempts: 3, on: [...]}")
+
+
+def _check_signal(spec: Spec) -> Iterator[Problem]:
+    if spec.signal is None:
+        return
+    if spec.timeout is None:
+        yield Problem(("signal",), "'signal' needs 'timeout'", "add timeout: 2h", at="key")
+    elif not 0 < spec.signal.before < spec.timeout:
+        message = f"{spec.signal.before} s is not between 0 s and timeout, {spec.timeout} s"
+        yield Problem(("signal", "before"), message, "write before: 2m, and a longer timeout")
 
 
 def _check_smoke(spec: Spec) -> Iterator[Problem]:

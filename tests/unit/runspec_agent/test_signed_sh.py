@@ -13,14 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from runspec_agent.base import setup_step
+from runspec_agent.base import program_hooks
 from runspec_emulators.aws.region import Objects
 from runspec_jobs.load.bundle import bundle
 from runspec_jobs.load.file_digest import PART_BYTES
 from runspec_jobs.machines.usage import read_usage
 from runspec_jobs.provider.job_manifest import digest_line
 from runspec_jobs.provider.payload import strip_inside_sh, strip_signed, strip_usage
+from runspec_jobs.provider.signed_urls import signed_job_lines
 from runspec_jobs.provider.streams.tar_stream import tar_blocks
+from runspec_jobs.spec.model import Spec
 from tests.support.agent.shells import SHELLS, Word, every_shell, program
 from tests.support.agent.signed_store import BUCKET, TOOLS, Bucket, Image, answering
 from tests.support.wait import LIMIT_S
@@ -669,7 +671,7 @@ def test_the_end_record_has_the_exit_code_of_the_program(
 @every_shell
 def test_a_setup_that_fails_is_told_apart(shell: str, bucket: Bucket, tmp_path: Path) -> None:
     url = bucket.listed([*bucket.claim(), f"end=0 {bucket.put('end')}", "hidden=143"])
-    words = setup_step.wrap(["sh", "-c", "exit 143"], ["echo", "program"])
+    words = program_hooks.wrap(["sh", "-c", "exit 143"], ["echo", "program"])
 
     done = Image(tmp_path, shell, "curl").run(url, words)
 
@@ -689,6 +691,29 @@ def test_a_timeout_ends_the_program_saves_and_is_recorded(
     assert (done.returncode, bucket.content("end")) == (124, b"1 124 timeout\n")
     assert b"runspec: the attempt took longer than its timeout of 1 s" in done.stderr
     assert unpacked(bucket.content("out")) == {"a": b"late\n"}
+
+
+@every_shell
+def test_a_signal_reaches_the_program_before_its_timeout(
+    shell: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    spec = {"apiVersion": "runspec/v1", "name": "a", "provider": "aws-batch", "command": ["x"]}
+    timed = {"timeout": "60s", "signal": {"name": "USR1", "before": "59s"}}
+    lines = signed_job_lines(
+        Spec.model_validate({**spec, **timed}),
+        bucket.claim(),
+        lambda _: (),
+        lambda *_: (),
+        str,
+        str,
+    )
+    url = bucket.listed([str(line) for line in lines if "=" in str(line)])
+    script = "trap 'echo saved; exit 4' USR1; echo up; while :; do sleep 0.1; done"
+
+    done = Image(tmp_path, shell, "curl").run(url, ["sh", "-c", script])
+
+    assert (done.returncode, done.stdout) == (4, b"up\nsaved\n")
+    assert b"runspec: USR1 was sent to processes of the program: 1" in done.stderr
 
 
 @every_shell
@@ -744,7 +769,7 @@ def test_a_wget_that_cannot_record_the_end_refuses_the_job(bucket: Bucket, tmp_p
 
 def test_it_is_small_enough_for_a_job_definition() -> None:
     """AWS Batch takes 24 KiB of it; most of ten are left for the user's words."""
-    assert len(strip_signed()) + len(strip_inside_sh()) < 14.25 * 1024
+    assert len(strip_signed()) + len(strip_inside_sh()) < 14.75 * 1024
 
 
 # What the program uses

@@ -41,6 +41,7 @@ def one(at: str, severity: str = "error", settings: Any = None, **fields: Any) -
         ("container.image", {"container": {"image": "localhost/x:1"}}, "images"),
         ("container.shm", {"container": {"shm": "1GiB"}}, "set an image"),
         ("sweep", {"sweep": {"n": "1..2000"}}, "2,000"),
+        ("signal", {"timeout": "1h", "signal": {"name": "USR1", "before": "1m"}}, "own clock"),
         ("setup", {"setup": ["true"]}, "providers: {azure-batch-ai: {preparation: LINE}}"),
         ("env.AZ_BATCHAI_X", {"env": {"AZ_BATCHAI_X": "1"}}, "rename"),
         ("secrets.T", {"secrets": {"T": "nobody"}}, "nobody"),

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runspec_agent.base import end_causes, setup_step
+from runspec_agent.base import end_causes, program_hooks
 from runspec_agent.base.job_env import LOST, STOPPED, Failure
 from runspec_agent.base.task_identity import TaskIdentity, place, rename, values, variable
 from runspec_agent.job.agent import Agent
@@ -620,7 +620,7 @@ def test_a_failed_attempt_that_another_follows_has_an_end_record(
 def test_a_setup_that_fails_is_a_failure_of_its_own(service: Service, bucket: Bucket) -> None:
     """It counts as others do, and another attempt runs it again."""
     record = {**ENDS, "attempts": 2}
-    words = setup_step.wrap(
+    words = program_hooks.wrap(
         sh('[ "$RUNSPEC_ATTEMPT" = 2 ] || exit 3'), sh('echo "up $RUNSPEC_SETUP"')
     )
 
@@ -660,6 +660,17 @@ def test_a_timeout_saves_says_so_and_counts_as_a_failure(
     assert (code, service.output("f")) == (exits, b"last\n")
     assert "runspec: the attempt took longer than its timeout of 0.5 s" in err
     assert recorded(bucket) == ["0/1/0-124-timeout"]
+
+
+def test_a_program_gets_the_signal_before_its_timeout(service: Service, bucket: Bucket) -> None:
+    record = {**ENDS, "timeout_s": 60, "signal": {"name": "USR1", "before_s": 59.5}}
+    script = "trap 'echo saved; exit 4' USR1; while :; do sleep 0.05; done"
+
+    code, out, err = service.runs(*sh(script), record=record)
+
+    assert (code, out) == (4, "saved\n")
+    assert "runspec: USR1 was sent to processes of the program: 1" in err
+    assert recorded(bucket) == ["0/1/0-4-program"]
 
 
 KILL_AGENT = sh("kill -s KILL $PPID; sleep 60")

@@ -210,6 +210,43 @@ def test_text_that_looks_like_a_placeholder_is_written_with_one_more_dollar() ->
     assert found.env == {"A": "${a.b}", "B": "$${HOME}"}
 
 
+@pytest.mark.parametrize(
+    ("lines", "path", "said"),
+    [
+        ("signal: {name: USR1, before: 2m}", "signal", "'signal' needs 'timeout'"),
+        (
+            "timeout: 1m\nsignal: {name: USR1, before: 60s}",
+            "signal.before",
+            "not between 0 s and timeout",
+        ),
+        (
+            "timeout: 1m\nsignal: {name: USR1, before: 0s}",
+            "signal.before",
+            "not between 0 s and timeout",
+        ),
+        (
+            "timeout: 1m\nsignal: {name: KILL, before: 9s}",
+            "signal.name",
+            "no program can handle KILL",
+        ),
+        ("timeout: 1m\nsignal: {name: USR3, before: 9s}", "signal.name", "'USR3' is no signal"),
+        ("timeout: 1m\nsignal: {name: USR1}", "signal.before", ""),
+    ],
+)
+def test_a_signal_that_cannot_be_sent_is_refused(lines: str, path: str, said: str) -> None:
+    (found,) = problems(f"{SHORT}{lines}\n")
+
+    assert format_path(found.path) == path
+    assert said in found.what
+
+
+def test_a_signal_has_its_name_with_and_without_sig() -> None:
+    found = spec(SHORT + "timeout: 1h\nsignal: {name: sigusr2, before: 2m}\n").signal
+
+    assert found is not None
+    assert (found.name, found.number, found.before) == ("USR2", 12, 120)
+
+
 def test_sizes_are_bytes_and_times_are_seconds() -> None:
     found = spec(SHORT + "cluster: {memory: 16GiB}\ntimeout: 1h30m\n")
 

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from runspec_agent.base import setup_step
+from runspec_agent.base import program_hooks
 from runspec_jobs.document import reader
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.placeholders import argv
@@ -44,7 +44,7 @@ def test_a_setup_has_the_limits_as_well_and_stays_in_front() -> None:
     """The agent finds it there."""
     spec = read("{nofile: 9}").model_copy(update={"setup": ("pip", "install")})
 
-    setup, program = setup_step.split(argv(spec))
+    setup, program = program_hooks.split(argv(spec))
 
     assert [setup[-5:], program[-5:]] == [
         ["ulimits", "nofile=n=9", "--", "pip", "install"],

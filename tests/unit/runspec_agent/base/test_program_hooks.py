@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_agent.base import setup_step
+from runspec_agent.base import program_hooks
 from runspec_jobs.spec import placeholders
 from runspec_jobs.spec.model import Spec
 from tests.support.agent.shells import SHELLS, environment
@@ -45,7 +45,7 @@ def test_both_get_their_words_and_the_program_its_variables(shell: str, tmp_path
     assert done.stdout.decode().splitlines() == [expected, f"<1>{expected}", "5"]
     assert done.returncode == 0
     assert b"runspec: setup ended" in done.stderr
-    assert setup_step.failed(str(tmp_path / "failed")) is None
+    assert program_hooks.failed(str(tmp_path / "failed")) is None
 
 
 @every_shell
@@ -60,7 +60,7 @@ def test_a_setup_that_fails_starts_no_program_and_leaves_its_code(
 
     assert (done.returncode, done.stdout) == (1, b"")  # since a shell gets -e
     assert b"runspec: setup failed with exit code 1" in done.stderr
-    assert setup_step.failed(path) == 1
+    assert program_hooks.failed(path) == 1
 
 
 @pytest.mark.process
@@ -69,7 +69,7 @@ def test_a_setup_hears_that_it_has_to_end(tmp_path: Path) -> None:
     script = (
         f"trap 'echo saved >{tmp_path}/saved; exit 9' TERM; echo up; while :; do sleep 0.05; done"
     )
-    argv = setup_step.wrap(["sh", "-c", script], ["echo", "program"])
+    argv = program_hooks.wrap(["sh", "-c", script], ["echo", "program"])
     env = {"RUNSPEC_SETUP": str(tmp_path / "failed"), "PATH": "/usr/bin:/bin"}
     child = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None and child.stdout.readline() == "up\n"
@@ -78,7 +78,7 @@ def test_a_setup_hears_that_it_has_to_end(tmp_path: Path) -> None:
 
     assert (child.communicate(timeout=30)[0], child.returncode) == ("", 143)
     assert (tmp_path / "saved").read_text() == "saved\n"
-    assert setup_step.failed(env["RUNSPEC_SETUP"]) is None
+    assert program_hooks.failed(env["RUNSPEC_SETUP"]) is None
 
 
 @pytest.mark.process
