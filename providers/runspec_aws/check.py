@@ -16,6 +16,7 @@ from runspec_jobs.provider import Capacity, Facts, Path, Problem, Spec, did_you_
 from runspec_jobs.provider.commands import argv
 from runspec_jobs.provider.machines import machine_shortfall
 from runspec_jobs.provider.spec_checks import (
+    check_build,
     check_entrypoint,
     foreign_problems,
     lacking,
@@ -53,6 +54,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _cluster(spec, decide_shape(spec))
     yield from _words(spec)
     yield from _container(spec)
+    yield from check_build(spec)
     yield from check_entrypoint(
         spec, "AWS Batch runs the ENTRYPOINT in place of runspec, which could prove no end of it"
     )

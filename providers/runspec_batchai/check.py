@@ -22,6 +22,7 @@ from runspec_jobs.provider import (
 )
 from runspec_jobs.provider.machines import machine_shortfall
 from runspec_jobs.provider.spec_checks import (
+    check_build,
     check_entrypoint,
     lacking,
     literal_paths,
@@ -232,6 +233,7 @@ def _program(decision: Decision, spec: Spec) -> Iterator[Problem]:
     if spec.launch is Launch.MPI and name == "custom":
         what = "the toolkit custom starts one process, on the first node"
         yield Problem(("launch",), what, "remove toolkit from the settings, or remove launch")
+    yield from check_build(spec)
     yield from check_entrypoint(spec, "Batch AI does not tell a job the ENTRYPOINT of its image")
     if spec.ulimits.given:
         what = "Batch AI sets no limits of processes"

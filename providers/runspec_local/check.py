@@ -124,6 +124,10 @@ def _container(spec: Spec, facts: Facts) -> Iterator[Problem]:
     if "engine_problem" in facts.survey:
         message, hint = facts.survey["engine_problem"]
         yield Problem(("container", "image"), message, hint)
+    elif spec.container.build and facts.survey.get("engine") == "process":
+        hint = "install podman or docker, or set providers: {local: {engine: auto}}"
+        message = f"{facts.survey['engine_why']}, so no image can be built"
+        yield Problem(("container", "build"), message, hint)
     elif spec.container.entrypoint and facts.survey.get("engine") == "process":
         hint = "set providers: {local: {engine: podman}}, or write command: [program, argument]"
         message = f"{facts.survey['engine_why']}, and without it there is no entrypoint"

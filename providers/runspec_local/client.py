@@ -104,6 +104,15 @@ class LocalClient:
                 return self._pull(params)
             case "build_image":
                 return self._build_image(params)
+            case "build_context":
+                infrastructure.build_context(
+                    params["engine"],
+                    params["image"],
+                    Path(params["context"]),
+                    params["file"],
+                    self._tell,
+                )
+                return {"image": params["image"]}
             case "start":
                 return self._start(params)
             case "remove_folder" | "remove_environment":
@@ -133,7 +142,7 @@ class LocalClient:
             case "build_environment":
                 path = Path(params["path"])
                 return {"environment": params["path"]} if infrastructure.complete(path) else None
-            case "pull_image":
+            case "pull_image" | "build_context":
                 there = container_engine.has_image(params["engine"], params["image"])
                 return {"image": params["image"]} if there else None
             case "build_image":

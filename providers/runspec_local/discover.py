@@ -67,8 +67,8 @@ def _gpus(engine: str) -> dict[str, Any]:
 
 def _engine(spec: Spec, options: LocalOptions) -> dict[str, Any]:
     """Return the engine to use: the first that works and has the image, or may be able to pull it."""
-    image = spec.container.image
-    if image is None:
+    image, build = spec.container.image, spec.container.build
+    if image is None and build is None:
         return {"engine": "process", "engine_why": "the spec has no image"}
     if options.engine == "process":
         return {"engine": "process", "engine_why": "engine: process"}
@@ -79,7 +79,7 @@ def _engine(spec: Spec, options: LocalOptions) -> dict[str, Any]:
         return {"engine": options.engine, "engine_why": f"engine: {options.engine}", **problem}
     reasons = []
     for name in ENGINES:
-        why = container_engine.works(name) or _no_image(name, image)
+        why = container_engine.works(name) or (_no_image(name, image) if image else None)
         if why is None:
             return {"engine": name, "engine_why": f"{name} works here"}
         reasons.append(why)

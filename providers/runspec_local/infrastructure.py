@@ -17,6 +17,7 @@ from typing import Any
 from runspec_agent.base import file_lock
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import RemoteError
+from runspec_jobs.provider.job_manifest import RECIPES
 from runspec_jobs.provider.registry_login import docker_auth
 from runspec_local.session import container_engine
 from runspec_local.session.uv import Told, Uv
@@ -181,6 +182,24 @@ def build_image(
         raise RemoteError(
             message, "the image needs python3 with pip and access to the package index"
         )
+
+
+def build_context(
+    name: str, image: str, context: Path, file: str | None, tell: Callable[[str], None]
+) -> None:
+    """Build *image* from the folder *context* with the engine *name*, which gives it its name when it is complete.
+
+    Raise RemoteError with the engine's last line of output. The ignore file of the context is in the folder, and the
+    engine reads it again.
+    """
+    recipe = file or next(each for each in RECIPES if (context / each).is_file())
+    line = [name, "build", "--tag", image]
+    for variable in PASSED:
+        if variable in os.environ:
+            line += ["--build-arg", variable]
+    said = _run([*line, "--file", str(context / recipe), str(context)], tell)
+    if said is not None:
+        raise RemoteError(f"cannot build the image: {said}", f"see {recipe}, and repeat apply")
 
 
 def _run(line: Sequence[str], tell: Callable[[str], None]) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 from runspec_jobs.provider import Facts, Mount, Request, Scope, Source, Spec, Step
 from runspec_jobs.provider.commands import argv, tasks
 from runspec_jobs.provider.job_manifest import (
+    CONTEXT,
     foreign_source,
     kept_outputs,
     reach,
@@ -72,30 +73,74 @@ def _environment(spec: Spec, facts: Facts) -> Iterator[Step]:
         )
 
 
+def _context(spec: Spec, facts: Facts) -> Iterator[Step]:
+    """Yield the steps that copy the context of an image and build it; its name is that of the content."""
+    engine, source = facts.survey["engine"], facts.sources[CONTEXT]
+    path, image = _blob(facts, source), name_image(spec, facts)
+    build = spec.container.build
+    assert build is not None, "BUG: a context of no build"
+    yield Step(
+        "context",
+        f"copy {build.context} ({source.counted}, {_size(source.bytes)})",
+        Scope.SITE,
+        request("put_folder", path=path, content={"$file": CONTEXT}),
+        request("remove_folder", path=path),
+    )
+    yield Step(
+        "image",
+        f"build an image from {build.context}",
+        Scope.SITE,
+        request("build_context", engine=engine, image=image, context=path, file=build.file),
+        request("remove_image", engine=engine, image=image),
+    )
+
+
+def name_image(spec: Spec, facts: Facts) -> str | None:
+    """Return the image of the job; one that is built is named by a hash of what it is built from."""
+    build = spec.container.build
+    if build is None:
+        return spec.container.image
+    made = {"context": facts.sources[CONTEXT].name, "file": build.file}
+    return f"localhost/runspec-build:{short_hash(made)}"
+
+
 def _image(spec: Spec, facts: Facts) -> Iterator[Step]:
-    engine, image = facts.survey["engine"], spec.container.image
+    image = name_image(spec, facts)
+    if spec.container.build is None:
+        yield _pull(image, facts)
+    else:
+        yield from _context(spec, facts)
+    if facts.requirements:
+        yield _added(spec, image, facts)
+
+
+def _pull(image: str | None, facts: Facts) -> Step:
+    engine = facts.survey["engine"]
     logins = facts.options.login(image)
     login = {} if logins is None else {"login": logins}
-    yield Step(
+    return Step(
         "image",
         f"get the image {image}",
         Scope.SITE,
         request("pull_image", engine=engine, image=image, **login),
     )
-    if facts.requirements:
-        made = {
-            "base": image,
-            "requirements": list(facts.requirements),
-            "build_constraints": list(spec.container.build_constraints),
-        }
-        added = f"localhost/runspec-env:{short_hash(made)}"
-        yield Step(
-            "environment",
-            f"add {_counted(facts.requirements)} to the image",
-            Scope.SITE,
-            request("build_image", engine=engine, image=added, **made),
-            request("remove_image", engine=engine, image=added),
-        )
+
+
+def _added(spec: Spec, image: str | None, facts: Facts) -> Step:
+    engine = facts.survey["engine"]
+    made = {
+        "base": image,
+        "requirements": list(facts.requirements),
+        "build_constraints": list(spec.container.build_constraints),
+    }
+    added = f"localhost/runspec-env:{short_hash(made)}"
+    return Step(
+        "environment",
+        f"add {_counted(facts.requirements)} to the image",
+        Scope.SITE,
+        request("build_image", engine=engine, image=added, **made),
+        request("remove_image", engine=engine, image=added),
+    )
 
 
 def _counted(requirements: Sequence[str]) -> str:
@@ -137,7 +182,7 @@ def _job(spec: Spec, run: str, facts: Facts) -> Step:
                 variable: {"$secret": facts.options.secrets[name]}
                 for variable, name in spec.secrets.items()
             },
-            container=_limits(spec) if facts.survey["engine"] != "process" else None,
+            container=_limits(spec, facts) if facts.survey["engine"] != "process" else None,
             attempts=spec.retry.attempts,
             timeout_s=spec.timeout,
             grace_s=facts.options.grace,
@@ -251,9 +296,9 @@ def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:
     }
 
 
-def _limits(spec: Spec) -> dict[str, Any]:
+def _limits(spec: Spec, facts: Facts) -> dict[str, Any]:
     return {
-        "image": spec.container.image,
+        "image": name_image(spec, facts),
         "cpus": spec.cluster.cpus,
         "memory_bytes": spec.cluster.memory,
         "shm_bytes": spec.container.shm,

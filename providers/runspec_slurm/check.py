@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from runspec_jobs.provider import Capacity, Facts, Launch, Path, Problem, Spec, did_you_mean
 from runspec_jobs.provider.machines import is_enough_gpu_memory
 from runspec_jobs.provider.spec_checks import (
+    check_build,
     foreign_problems,
     literal_paths,
     not_in_profile,
@@ -32,6 +33,7 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _nodes(decision)
     yield from _variables(spec)
     yield from foreign_problems(spec, ("s3",))
+    yield from check_build(spec)
     if not decision.is_contained:
         yield from literal_paths(spec, "on a node of Slurm without an image")
     if facts.complete:

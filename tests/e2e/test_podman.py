@@ -284,6 +284,65 @@ def test_an_image_without_arguments_runs_its_cmd(spec: Path, capsys: Capture) ->
     assert capsys.readouterr().out == "<a b><c>"
 
 
+def built_images() -> list[str]:
+    line = ["podman", "images", "--format={{.Id}}", "localhost/runspec-build"]
+    return subprocess.run(line, capture_output=True, text=True, check=True).stdout.split()
+
+
+@pytest.mark.parametrize("engine", ["podman", DOCKER])
+def test_an_image_is_built_once_from_what_no_rule_leaves_out(
+    engine: str, request: pytest.FixtureRequest, spec: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """Its name is that of its content, so that a change of another file builds nothing."""
+    if engine == "docker":
+        request.getfixturevalue("docker")
+    context = tmp_path / "image"
+    (context / "data").mkdir(parents=True)
+    (context / "Dockerfile").write_text(
+        f"FROM {IMAGE}\nCOPY . /app/\nWORKDIR /app\n"
+        'ENTRYPOINT ["sh", "-c", "ls /app /app/data; cat message", "x"]\n'
+    )
+    (context / ".dockerignore").write_text("# other\ndata/*\n!data/small\nDockerfile\n")
+    for name, text in {"message": f"{engine} 1\n", "data/small": "", "data/large": "1"}.items():
+        (context / name).write_text(text)
+    spec.write_text(
+        HEAD.partition("container")[0]
+        + "container: {build: {context: ./image}, entrypoint: image}\n"
+        + f"providers: {{local: {{engine: {engine}}}}}\n"
+    )
+    before = set(built_images())
+
+    codes = [run(["apply", str(spec)])]
+    (context / "data" / "large").write_text("2")
+    codes.append(run(["apply", str(spec), "--new"]))
+    once = set(built_images()) - before
+    (context / "message").write_text(f"{engine} 2\n")
+    codes.append(run(["apply", str(spec), "--new"]))
+
+    captured = capsys.readouterr()
+    listed = "/app:\ndata\nmessage\n\n/app/data:\nsmall\n"
+    assert (codes, captured.out) == (
+        [0] * 3,
+        f"{listed}{engine} 1\n" * 2 + f"{listed}{engine} 2\n",
+    ), captured.err
+    assert (len(once), len(set(built_images()) - before)) == (1, 2)
+
+
+def test_a_build_that_fails_says_why_and_leaves_no_image(
+    spec: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "Containerfile").write_text(f"FROM {IMAGE}\nRUN exit 7\n")
+    spec.write_text(
+        HEAD.partition("container")[0] + "container: {build: {context: ./}}\nrun: echo\n"
+    )
+    before = built_images()
+
+    assert run(["apply", str(spec)]) == 69
+    said = capsys.readouterr().err
+    assert "cannot build the image: " in said and "see Containerfile" in said
+    assert built_images() == before
+
+
 @pytest.mark.parametrize("engine", ["podman", DOCKER])
 def test_a_node_may_end_before_another_begins(
     engine: str, request: pytest.FixtureRequest, spec: Path, tmp_path: Path, capsys: Capture

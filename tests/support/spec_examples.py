@@ -23,6 +23,8 @@ class Wrong:
 
 GOOD = {
     "the shortest": SHORT,
+    "an image that is built": SHORT
+    + "container: {build: {context: ./, file: docker/Containerfile}}\n",
     "the entrypoint of an image": HEAD
     + "container: {image: 'a:1', entrypoint: image, args: [serve, 1]}\n",
     "times and sizes of others": SHORT + "timeout: 1-12:00\ncluster: {memory: 16Gi, cpus: 8+}\n",
@@ -223,6 +225,18 @@ BAD = {
     ),
     "a secret that is a number": Wrong(SHORT + "secrets: {A: 1}\n", "secrets.A"),
     "a launcher nobody has": Wrong(SHORT + "launch: mpiexec\n", "launch"),
+    "an image that is named and built": Wrong(
+        SHORT + "container: {image: 'a:1', build: {context: ./}}\n", "container.build", shape=False
+    ),
+    "a Containerfile outside of the context": Wrong(
+        SHORT + "container: {build: {context: ./, file: ../Containerfile}}\n", "container.build"
+    ),
+    "a Containerfile with an absolute path": Wrong(
+        SHORT + "container: {build: {context: ./, file: /Containerfile}}\n", "container.build"
+    ),
+    "a context that is an address": Wrong(
+        SHORT + "container: {build: {context: 'https://a/b'}}\n", "container.build"
+    ),
     "an entrypoint and a command": Wrong(
         SHORT + "container: {image: 'a:1', entrypoint: image}\n",
         "container.entrypoint",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+BUILD = "write container: {build: {context: ./, file: Dockerfile}}, without arguments of the build"
 ENTRY = (
     "write command: [program, argument] or run, or for the ENTRYPOINT of an image "
     "container: {image: NAME:TAG, entrypoint: image, args: [argument]}"
@@ -46,6 +47,7 @@ WORDS: Mapping[str, str] = {
     "limits": "write cluster: {cpus: 4, memory: 16GiB, gpus: 1}",
     **dict.fromkeys(("preexec", "preparation", "setupcommands"), "write setup: |, and the script below it"),
     "shmsize": "write container: {shm: 8GiB}",
+    **dict.fromkeys(("dockerfile", "containerfile", "buildargs"), BUILD),
     "schedule": "remove it: cron can run runspec apply",
 }  # fmt: skip
 GOALS: Mapping[str, str] = {

@@ -87,18 +87,24 @@ class FolderBundle:
 
 
 def bundle(
-    folder: Path, *, spec: str = "", progress: Progress | None = None, whole: bool = False
+    folder: Path,
+    *,
+    spec: str = "",
+    progress: Progress | None = None,
+    whole: bool = False,
+    recipe: str | None = None,
 ) -> FolderBundle:
     """Hash the files of *folder*, which the spec called *spec* mounts.
 
-    If it is *whole*, such as a copy of what a job has saved, no rule leaves a file out or refuses it.
+    *recipe* is the Containerfile of a build, whose context the folder is. If it is *whole*, such as a copy of what a
+    job has saved, no rule leaves a file out or refuses it.
     *progress* is called with the bytes read so far and the total.
 
     The digest depends only on paths, contents and executable bits. Raises BundleError with every
     problem that prevents the upload.
     """
     with open_top(folder) as opener:
-        walk = Walk(opener, os.path.realpath(folder), spec, whole=whole)
+        walk = Walk(opener, os.path.realpath(folder), spec, whole=whole, recipe=recipe)
         walk.run()
         walk.complain()
         opener.open_folder("")  # close the subfolders: hashing looks up each path again

@@ -28,6 +28,7 @@ from runspec_jobs.load.ignore import (
     Rule,
     Verdict,
     looks_secret,
+    parse_builder_rules,
     parse_rules,
 )
 from runspec_jobs.state.written_files import WrittenFiles
@@ -47,6 +48,7 @@ OPEN_FILE = (
 )  # opening a FIFO must not block
 SWAPPED = (errno.ELOOP, errno.ENOTDIR, errno.ENOENT, errno.ENXIO)
 
+BUILDER_IGNORES = (".containerignore", ".dockerignore")  # of a build's context; the first counts
 LIST_IT = f"list them in {IGNORE}"
 
 
@@ -72,6 +74,10 @@ class Trouble(Enum):
         f"move them up, or {LIST_IT}",
     )
     CHANGED = ("these change while they are read", f"wait until they are written, or {LIST_IT}")
+    REINCLUDED = (
+        "patterns that take what is in a folder that is left out",
+        "leave out what is in the folder, as in data/* and !data/small.csv, and not the folder",
+    )
     IGNORE_FILE = (
         "these are not regular UTF-8 files of at most 1 MiB",
         "write a pattern on each line",
@@ -173,6 +179,9 @@ class Walk:
     fetched: list[str] = field(default_factory=list)
     written: WrittenFiles = field(default_factory=WrittenFiles)
     whole: bool = False
+    recipe: str | None = (
+        None  # of a context: the rules are those of builders, which always take this file
+    )
 
     def run(self) -> None:
         if not self.whole:
@@ -183,8 +192,19 @@ class Walk:
             path, verdict = folders.pop()
             for name, status in self._list_entries(path):
                 folders += self._look(f"{path}/{name}" if path else name, status, verdict)
+        if self.recipe is not None and self.recipe not in [entry.path for entry in self.found]:
+            self._take_recipe(self.recipe)
         self.found.sort(key=lambda entry: entry.path)
         self.left_out.sort()
+
+    def _take_recipe(self, path: str) -> None:
+        folder, _, name = path.rpartition("/")
+        try:
+            self._take(
+                path, os.stat(name, dir_fd=self.opener.open_folder(folder), follow_symlinks=False)
+            )
+        except OSError as exc:
+            self.add_unreadable(path, exc)
 
     def take_named(self, name: str, written: str) -> None:
         """Take the file *name* at the top of the folder, which a spec names as *written*; no rule leaves it out."""
@@ -204,10 +224,26 @@ class Walk:
             self.add_unreadable(name, exc)
 
     def _read_all_rules(self) -> None:
-        self.judge = IgnoreMatcher((*self._read_rules(".gitignore"), *self._read_rules(IGNORE)))
+        if self.recipe is not None:
+            own = next(filter(None, map(self._read_rules, BUILDER_IGNORES)), ())
+        else:
+            own = self._read_rules(".gitignore")
+        self.judge = IgnoreMatcher((*own, *self._read_rules(IGNORE)))
+        if self.recipe is not None:
+            self._check_exceptions(own)
         for name in self.real.split("/"):
             if self.judge.judge(name, folder=True) is Verdict.SECRET:
                 self.add_trouble(Trouble.SECRET, self.real)
+
+    def _check_exceptions(self, rules: Sequence[Rule]) -> None:
+        """Note each rule that takes files in folders that are left out, which a walk does not enter."""
+        for rule in rules:
+            glob = rule.origin.partition(": !")[2].strip("/")
+            folders = glob.split("/")[:-1]
+            above = ["/".join(folders[:depth]) for depth in range(1, len(folders) + 1)]
+            is_out = any(self.judge.judge(f, folder=True) is Verdict.LEFT_OUT for f in above)
+            if rule.takes and ("*" in "".join(folders) or is_out):
+                self.add_trouble(Trouble.REINCLUDED, rule.origin)
 
     def add_trouble(self, kind: Trouble, path: str, detail: str = "") -> None:
         self.troubles.setdefault(kind, []).append(
@@ -238,6 +274,8 @@ class Walk:
                 data = file.read(MAX_IGNORE_BYTES + 1)
             if len(data) > MAX_IGNORE_BYTES:
                 raise ValueError(f"above {MAX_IGNORE_BYTES:,} bytes")
+            if name in BUILDER_IGNORES:
+                return parse_builder_rules(data.decode(), name)
             return parse_rules(data.decode(), ours=name == IGNORE)
         except FileNotFoundError:
             return ()

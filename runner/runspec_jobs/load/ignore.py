@@ -113,6 +113,24 @@ class Rule:
         return self.pattern.fullmatch(name if self.by_name else path) is not None
 
 
+def parse_builder_rules(text: str, name: str) -> tuple[Rule, ...]:
+    """Parse the ignore file *name* of a build's context, in which each pattern begins at the top of the folder.
+
+    https://docs.docker.com/build/concepts/context/#dockerignore-files
+    """
+    rules = []
+    for line in text.removeprefix("\ufeff").splitlines():
+        stripped = line.strip()
+        takes, glob = stripped.startswith("!"), stripped.removeprefix("!").strip()
+        glob = glob.removeprefix("./").strip("/")
+        if stripped.startswith("#") or glob in ("", "."):
+            continue
+        origin = f"{name}: {'!' * takes}{glob}"
+        pattern = re.compile(_make_regex(glob), re.DOTALL)
+        rules.append(Rule(pattern, False, False, takes, False, origin))
+    return tuple(rules)
+
+
 def parse_rules(text: str, *, ours: bool) -> tuple[Rule, ...]:
     """Parse an ignore file; only in runspec's own (*ours*) may a line permit files that look like secrets."""
     lines = (line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n"))

@@ -47,8 +47,10 @@ from runspec_jobs.provider import (
     SupportsProfileTemplate,
     paths,
 )
+from runspec_jobs.provider.job_manifest import CONTEXT, RECIPES
 from runspec_jobs.provider.types import NOT_YET
 from runspec_jobs.spec import validate
+from runspec_jobs.spec.model import Build
 from runspec_jobs.spec.requirements import RequirementsError, list_conda_lines, list_requirements
 from runspec_jobs.spec.scaling import select_size, write_size
 
@@ -390,7 +392,27 @@ def _open_bundles(
         except BundleError as exc:
             where = ("mounts", i, "source")
             problems += [Problem(where, message, hint) for message, hint in exc.problems]
+    if spec.container.build is not None:
+        try:
+            bundles[CONTEXT] = open_context(spec.container.build, base, watch)
+        except BundleError as exc:
+            at = ("container", "build", "context")
+            problems += [Problem(at, message, hint) for message, hint in exc.problems]
     return bundles, problems
+
+
+def open_context(build: Build, base: Path, watch: Watch) -> FolderBundle:
+    """Read and hash the context of *build*.
+
+    Raises BundleError if it has no Containerfile, or has files that must not be part of an image.
+    """
+    folder = base / Path(build.context).expanduser()
+    names = (build.file,) if build.file else RECIPES
+    recipe = next((name for name in names if (folder / name).is_file()), None)
+    if recipe is None and folder.is_dir():
+        missing = " or ".join(names)
+        raise BundleError([(f"{build.context} has no {missing}", "write it, or set file")])
+    return bundle(folder, progress=watch(f"read {build.context}"), recipe=recipe or names[0])
 
 
 def _note_fetched(i: int, files: Sequence[str]) -> list[Problem]:

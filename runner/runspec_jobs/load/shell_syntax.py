@@ -32,7 +32,7 @@ def find_problems(spec: Spec) -> Iterator[Problem]:
     that a script names. The option -n makes a shell read a script without executing any of it:
     https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html#tag_19_26
     """
-    here = spec.provider == "local" and spec.container.image is None
+    here = spec.provider == "local" and not (spec.container.image or spec.container.build)
     for key, text in (("run", spec.run), ("setup", spec.setup), ("smoke", spec.smoke)):
         if not isinstance(text, str):
             continue

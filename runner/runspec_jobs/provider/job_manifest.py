@@ -54,6 +54,11 @@ class Upload(NamedTuple):
     source: Source
 
 
+# The source in `Facts` that is the context of `container.build`; no mount has such a name.
+CONTEXT = ".build"
+RECIPES = ("Containerfile", "Dockerfile")  # the first that the context has builds its image
+
+
 def uploads(spec: Spec, facts: Facts) -> Iterator[Upload]:
     """Yield the folders to upload: those of mounts, and the saves of another run that are copied to this store."""
     for mount in spec.mounts:

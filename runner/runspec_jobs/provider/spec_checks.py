@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
@@ -147,3 +148,14 @@ def refused_foreign(spec: Spec, why: str, hint: str) -> Iterator[Problem]:
     for i, mount in enumerate(spec.mounts):
         if mount.is_foreign:
             yield Problem(("mounts", i, "source"), why, hint)
+
+
+def check_build(spec: Spec) -> Iterator[Problem]:
+    """Yield a problem for an image that is to be built, for a provider that runs images of registries alone."""
+    build = spec.container.build
+    if build is not None:
+        file = f" --file {shlex.quote(build.file)}" if build.file else ""
+        made = f"podman build --tag REGISTRY/NAME:1{file} {shlex.quote(build.context)}"
+        what = "images are built on this machine, by provider: local alone"
+        hint = f"run {made}, then podman push REGISTRY/NAME:1, and write image: REGISTRY/NAME:1"
+        yield Problem(("container", "build"), what, hint, at="key")

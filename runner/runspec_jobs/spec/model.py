@@ -305,6 +305,34 @@ class Cluster(Model):
         return Capacity.ON_DEMAND if self.pool else Capacity(self.bought)
 
 
+CONTEXT = r"^(\.{1,2}(/|$)|/|~/)"
+# A path within the context: neither absolute nor with `..`.
+RECIPE = r"^(?!(.*/)?\.\.(/|$))[^/\0][^\0]*$"
+
+
+class Build(Model):
+    """A container image that is built for the job from a folder beside the spec."""
+
+    context: Annotated[Word, WithJsonSchema({"type": "string", "pattern": CONTEXT})] = Field(
+        description="The folder with what the image is built from, relative to the spec, such as `./`. Files that its "
+        "`.containerignore`, or else its `.dockerignore`, leaves out are no part of it."
+    )
+    file: Annotated[Word, WithJsonSchema({"type": "string", "pattern": RECIPE})] | None = Field(
+        default=None,
+        description="The Containerfile, relative to the context. The default is `Containerfile`, or else "
+        "`Dockerfile`.",
+    )
+
+    @model_validator(mode="after")
+    def _check_paths(self) -> Self:
+        if not compiled(CONTEXT).match(self.context):
+            raise make_error(f"'{self.context}' is no folder", "write context: ./FOLDER")
+        if self.file is not None and not compiled(RECIPE).match(self.file):
+            hint = "write the path of a file in the context, such as file: docker/Containerfile"
+            raise make_error(f"file: '{self.file}' is not in the context", hint)
+        return self
+
+
 class Container(Model):
     """What the job runs in: a container image, or Python packages where there is no container engine."""
 
@@ -312,6 +340,11 @@ class Container(Model):
         default=None,
         description="The container image. Name it with a tag or, so that it is always the same image, "
         "with a digest.",
+    )
+    build: Build | None = Field(
+        default=None,
+        description="Builds the image in place of naming one: `{context: ./, file: Containerfile}`. Only on "
+        "`local`, with podman or docker.",
     )
     python: Word | None = Field(
         default=None,

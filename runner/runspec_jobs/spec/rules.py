@@ -76,8 +76,11 @@ def _check_entrypoint(spec: Spec) -> Iterator[Problem]:
     if container.args and not container.entrypoint:
         hint = "add entrypoint: image, or write command: [program, argument]"
         yield Problem(("container", "args"), "'args' needs 'entrypoint'", hint, at="key")
-    if container.entrypoint and not container.image:
+    if container.entrypoint and not (container.image or container.build):
         yield Problem(where, "'entrypoint' needs 'image'", "add image: NAME:TAG", at="key")
+    if container.image and container.build:
+        message = "'image' and 'build' cannot be used together"
+        yield Problem(("container", "build"), message, "keep one of them", at="key")
     if container.entrypoint and (spec.command is not None or spec.run is not None):
         message = "'entrypoint' cannot be used together with 'command' or 'run'"
         hint = "keep one of them: args are the arguments of the entrypoint"
@@ -111,6 +114,7 @@ def _check_conda(spec: Spec) -> Iterator[Problem]:
         ("build_constraints", "they are for container.requirements"),
         ("python", "write python among the dependencies in the file"),
         ("image", "keep one of them: the image has its own packages"),
+        ("build", "keep one of them: the image has its own packages"),
     ):
         if container.conda and getattr(container, name):
             message = f"'conda' and '{name}' cannot be used together"

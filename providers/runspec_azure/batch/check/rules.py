@@ -17,6 +17,7 @@ from runspec_azure.resources.vm_sizes import Machine
 from runspec_jobs.provider import Capacity, Facts, Problem, Spec, did_you_mean
 from runspec_jobs.provider.machines import GPU_MULTIPLE, MachineRequest
 from runspec_jobs.provider.spec_checks import (
+    check_build,
     check_entrypoint,
     foreign_problems,
     lacking,
@@ -50,6 +51,7 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _words(spec)
     yield from _size(spec)
     yield from _container(decision, spec)
+    yield from check_build(spec)
     yield from check_entrypoint(
         spec, "Azure Batch does not tell a task the ENTRYPOINT that runspec replaces"
     )

@@ -71,7 +71,7 @@ def _note(spec: Spec, base: Path, where: Path_, name: str) -> Problem:
         source_ = f"./{folder}" if folder else "."
         write = f"write mounts: [{{name: code, source: {source_}, target: /job/code}}] and ${{mounts.code}}/{file}"
         message = f"{name} is beside this file, and no mount brings it to the job"
-    if spec.container.image is not None:
+    if spec.container.image is not None or spec.container.build is not None:
         message += "; it is found only if the image has it in its working directory"
     is_script = where == ("run",)
     return Problem(where, message, write, at="key" if is_script else "value", severity="note")
