@@ -154,9 +154,9 @@ def load(
             lambda name: _find_run(name, events),
         )
     )
-    chain_file.complain_of_one(text, job.spec)
-    if text.failed:
-        raise InvalidSpec(text)
+    chain_file.complain_of_one(job.text, job.spec)
+    if job.text.failed:
+        raise InvalidSpec(job.text)
     return job
 
 

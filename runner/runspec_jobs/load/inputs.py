@@ -26,6 +26,7 @@ from runspec_jobs.load.folder_scan import MIB, BundleError, Opener
 from runspec_jobs.load.ignore import IGNORE
 from runspec_jobs.load.missing_settings import join_missing_settings, join_words
 from runspec_jobs.load.notes import foreign_settings
+from runspec_jobs.load.overrides import ENV_FILE, fill_env
 from runspec_jobs.load.profile import CONFIRM_ABOVE_USD
 from runspec_jobs.load.run_mounts import FindRun, MountedRun, RunMounts
 from runspec_jobs.load.source import (
@@ -118,6 +119,7 @@ def gather(
 
     Raises InvalidSpec with every problem found, and Unavailable if the provider is not installed.
     """
+    text = _fill_env(text, base)
     spec = parse_spec(text)
     provider = _load_provider(text, spec, provider_name)
     in_use = read_profile_in_use(base)
@@ -356,6 +358,19 @@ def _read_requirements(spec: Spec, base: Path) -> tuple[tuple[str, ...], list[Pr
         return (), [
             Problem(where, f"{position}{n}: {message}", hint) for n, message, hint in exc.problems
         ]
+
+
+def _fill_env(text: SourceFile, base: Path) -> SourceFile:
+    """Return *text* with the variables of its `env_file`. Raises InvalidSpec if it cannot be read."""
+    try:
+        return fill_env(text, lambda named: _read_beside(base, named))
+    except NotOfCheckout as exc:
+        problem = Problem((ENV_FILE,), exc.message, "copy it beside the job file")
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = getattr(exc, "strerror", None) or "it is not text"
+        problem = Problem((ENV_FILE,), f"the file cannot be read: {reason.lower()}")
+    text.add_problems([problem])
+    raise InvalidSpec(text)
 
 
 class NotOfCheckout(UsageError):

@@ -1,4 +1,4 @@
-"""Changes a spec by what was typed beside its file: a provider, settings, and words for its command."""
+"""Changes a spec by what is beside its file: a provider, settings and words that were typed, and files of variables."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from runspec_agent.base.light_typing import NamedTuple
-from runspec_jobs.diagnostics.problem import Path, did_you_mean, format_path
+from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean, format_path
 from runspec_jobs.document import reader
 from runspec_jobs.document.nodes import NOWHERE, Document, Map, Seq, Text, Value, resolve_kind
 from runspec_jobs.errors import UsageError
-from runspec_jobs.load.source import SourceFile
+from runspec_jobs.load.source import InvalidSpec, SourceFile
 from runspec_jobs.regex import regex
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.scaling import write_spec
@@ -21,6 +21,14 @@ KINDS = {"int": "a number", "float": "a number", "bool": "true or false"}
 PARAM_EXAMPLE = "write --param size=7b"
 NAMED = ("mounts", "outputs")  # lists whose items have names
 WORDS = "--"
+ENV_FILE = "env_file"
+# A line of a file of variables, and what may follow its "=". Compose would replace `$NAME` outside of single quotes.
+LINE = regex(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(.*)")
+SINGLE = regex(r"'([^']*)'[ \t]*(?:#.*)?")
+DOUBLE = regex(r'"((?:[^"\\]|\\.)*)"[ \t]*(?:#.*)?')
+ESCAPED = regex(r"\\(.)")
+REFERENCE = regex(r"(?<!\\)\$(?:\{|[A-Za-z_])")
+ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 EXAMPLE = "write --set cluster.nodes=4 or --set env.GREETING=hello"
 
 
@@ -264,3 +272,80 @@ def _copy_span(old: Value, items: Sequence[Value]) -> Seq:
     made = Seq(items)
     made.span = getattr(old, "span", NOWHERE)
     return made
+
+
+# Files of variables
+
+
+class EnvLine(NamedTuple):
+    """A line of a file of variables: its number, and either a variable or what is wrong with it."""
+
+    number: int
+    name: str
+    value: str
+    what: str = ""
+    hint: str | None = None
+
+
+def fill_env(text: SourceFile, read_beside: Callable[[str], str]) -> SourceFile:
+    """Return *text* with the variables of its `env_file` in `env`, so that a record of it needs no other file.
+
+    *read_beside* returns the content of the file. What it raises is raised, and InvalidSpec for lines that are wrong.
+    """
+    value = None if text.document is None else text.document.value
+    if not isinstance(value, dict) or not isinstance(named := value.get(ENV_FILE), str):
+        return text
+    own = value.get("env") or {}
+    if not isinstance(own, dict):
+        return text  # which is said when the spec is read
+    lines = list(parse_env_file(read_beside(named)))
+    wrong = [line for line in lines if line.what]
+    if wrong:
+        text.add_problems(
+            Problem((ENV_FILE,), f"{named}:{line.number}: {line.what}", line.hint) for line in wrong
+        )
+        raise InvalidSpec(text)
+    origins = dict(text.origins)
+    rest = Map({key: item for key, item in value.items() if key != ENV_FILE})
+    rest.span = getattr(value, "span", NOWHERE)
+    filled: Value = rest
+    for line in lines:
+        if line.name not in own:
+            path: Path = ("env", line.name)
+            origins[path] = f"{named}:{line.number}"
+            filled = _replace_at(filled, path, Text(line.value, plain=False), origins[path])
+    made = SourceFile(text.name, text.data, Document(filled), text.diagnostics)
+    assert isinstance(filled, dict), "BUG: it was a mapping"
+    made.origins, made.changed = origins, write_spec(filled)
+    return made
+
+
+def parse_env_file(content: str) -> Iterator[EnvLine]:
+    r"""Yield the variables in *content*, a line `NAME=VALUE` for each, as files of compose and dotenv have them.
+
+    >>> [(line.name, line.value) for line in parse_env_file("export A = b c # d\nB='$x'\nC=\"e\\nf\"")]
+    [('A', 'b c'), ('B', '$x'), ('C', 'e\nf')]
+    """
+    for number, raw in enumerate(content.removeprefix("\ufeff").splitlines(), 1):
+        line = raw.strip()
+        if line and not line.startswith("#"):
+            yield _parse_env_line(number, line)
+
+
+def _parse_env_line(number: int, line: str) -> EnvLine:
+    match = LINE.fullmatch(line)
+    if match is None:
+        return EnvLine(number, "", "", "this is not NAME=VALUE", "write NAME=VALUE, or remove it")
+    name, given = match.groups()
+    if given.startswith("'") and (quoted := SINGLE.fullmatch(given)):
+        return EnvLine(number, name, quoted[1])
+    quoted = DOUBLE.fullmatch(given)
+    if given.startswith(("'", '"')) and quoted is None:
+        hint = "close the quotes on the same line; a line break is \\n in double quotes"
+        return EnvLine(number, name, "", f"the quotes of {name} are not closed", hint)
+    if REFERENCE.search(given):
+        what = f"${{...}} in {name} is not replaced"
+        return EnvLine(number, name, "", what, "write the value itself, or single quotes around it")
+    if quoted is not None:
+        return EnvLine(number, name, ESCAPED.sub(lambda m: ESCAPES.get(m[1], m[1]), quoted[1]))
+    return EnvLine(number, name, re.split(r"(?:^|[ \t])#", given, maxsplit=1)[0].rstrip())

@@ -683,6 +683,11 @@ class Spec(Model):
         "stays `3.10`. runspec adds `PYTHONUNBUFFERED=1`, so that Python prints a line when the program does; "
         '`PYTHONUNBUFFERED: ""` has Python collect its output instead.',
     )
+    env_file: Word | None = Field(
+        default=None,
+        description="A file beside the spec with more variables, a line `NAME=VALUE` for each. Plans and records have "
+        "them as they have `env`, whose values come first: it is no place for secrets.",
+    )
     secrets: Mapping[Variable, SecretName] = Field(
         default={},
         description="Environment variables whose values are secret: the name of a variable, and the name "
