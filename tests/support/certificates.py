@@ -64,7 +64,8 @@ def made(folder: Path, begins: datetime.timedelta = -DAY) -> Certificate:
     What is shown is valid from *begins* on, as seen from now.
     """
     authority, own = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(HOST))])
+    address = x509.IPAddress(ipaddress.ip_address(HOST))
+    here = x509.SubjectAlternativeName([address, x509.DNSName("localhost")])
     vouching = (
         _begun("nobody", authority, authority, ca=True)
         .add_extension(SIGNS, critical=True)

@@ -54,6 +54,7 @@ from runspec_jobs.spec import validate
 from runspec_jobs.spec.model import Build
 from runspec_jobs.spec.requirements import RequirementsError, list_conda_lines, list_requirements
 from runspec_jobs.spec.scaling import select_size, write_size
+from runspec_jobs.state.downloads import download
 
 MAX_REQUIREMENTS_BYTES = MIB
 
@@ -399,7 +400,8 @@ def _open_bundles(
     for i, mount in enumerate(spec.mounts):
         if mount.scheme != "file":
             continue
-        problems += _note_link(i, mount.source, base)
+        if mount.url is None:
+            problems += _note_link(i, mount.source, base)
         try:
             bundles[mount.name] = open_bundle(mount, base, watch, spec.name)
             problems += _check_file_target(i, mount, bundles[mount.name])
@@ -475,6 +477,12 @@ def open_bundle(mount: Mount, base: Path, watch: Watch, spec: str = "") -> Folde
 
     Raises BundleError if it is neither, or contains files that must not be uploaded.
     """
+    if mount.url is not None and mount.sha256 is not None:
+        try:
+            path = download(mount.url, mount.sha256, watch(f"download {mount.url}"))
+        except UsageError as exc:
+            raise BundleError([(exc.message, exc.hint)]) from exc
+        return bundle_file(path, mount.target.rpartition("/")[2], watch(f"read {mount.url}"))
     path, progress = base / Path(mount.source).expanduser(), watch(f"read {mount.source}")
     if path.is_file():
         return bundle_file(path, mount.target.rpartition("/")[2], progress)

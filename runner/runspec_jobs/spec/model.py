@@ -45,6 +45,7 @@ from runspec_jobs.spec.types import (
     Saves,
     Seconds,
     SecretName,
+    Sha256,
     Tries,
     Truth,
     Variable,
@@ -56,7 +57,7 @@ from runspec_jobs.spec.types import (
     parse_whole,
 )
 
-SOURCE = r"^(\.{1,2}(/|$)|/|~/|store://.|shared://.|run://.|s3://.|az://.)"
+SOURCE = r"^(\.{1,2}(/|$)|/|~/|store://.|shared://.|run://.|s3://.|az://.|https://.)"
 
 
 class Foreign(NamedTuple):
@@ -79,6 +80,25 @@ FOREIGN = {
         "AZURE_STORAGE_SAS_TOKEN",
     ),
 }
+
+
+# What makes a URL a key for everybody who reads it, in a record or a log.
+SIGNED_URL = r"(?i)https://[^/]*@|.*[?&]([a-z-]*signature|sig|token|access_token|key|api_key)="
+
+
+def check_url(url: str, sha256: str | None) -> None:
+    """Raise an error if *url* is no public address, or has no digest."""
+    if compiled(SIGNED_URL).match(url):
+        message = "the address has a password, a token or a signature"
+        hint = "download the file, and mount it from this machine"
+        raise make_error(message, hint, private=True)
+    if not compiled(r"https://[A-Za-z0-9.:\[\]-]+/[!-~]+").fullmatch(url):
+        raise make_error(
+            f"'{url}' is no address of a file", "write https://HOST/PATH, with %20 for a space"
+        )
+    if sha256 is None:
+        hint = f"add sha256: DIGEST, which this prints: curl -sSL '{url}' | sha256sum"
+        raise make_error(f"'{url}' needs a digest, because it may change", hint)
 
 
 def check_foreign(url: str) -> None:
@@ -442,7 +462,11 @@ class Mount(Model):
         "(`shared://workspace`), or an output of another job (`run://prepare/data`; of one task of a "
         "sweep, `run://search/model?task=3`, `?best` or, for each task that of its own number, `?task=same`), or a "
         "bucket or container of another owner (`s3://bucket/prefix`, `az://account/container/prefix`), which the job "
-        "reads by its own identity."
+        "reads by its own identity, or a public file (`https://host/path`), with its `sha256`."
+    )
+    sha256: Sha256 | None = Field(
+        default=None,
+        description="The SHA-256 of a file from `https://`, in hexadecimal digits.",
     )
     target: Folder = Field(
         description="Absolute path of the mount in the job; of a file, the path of the file itself. Without a "
@@ -463,8 +487,8 @@ class Mount(Model):
         if not compiled(SOURCE).match(self.source):
             raise make_error(
                 f"'{self.source}' cannot be mounted",
-                "write ./folder, store://place, shared://place, run://JOB/OUTPUT, s3://BUCKET/PREFIX or "
-                "az://ACCOUNT/CONTAINER/PREFIX",
+                "write ./folder, store://place, shared://place, run://JOB/OUTPUT, s3://BUCKET/PREFIX, "
+                "az://ACCOUNT/CONTAINER/PREFIX or https://HOST/PATH",
             )
         if self.scheme == "run" and self.of_run is None:
             raise make_error(f"'{self.source}' names no output of a job", WRITE_SOURCE)
@@ -474,9 +498,18 @@ class Mount(Model):
             check_foreign(self.source)
             if self.mode == "rw":
                 raise make_error("files that the job writes there would be lost", "remove mode: rw")
-        elif self.anonymous:
+        elif self.url:
+            check_url(self.url, self.sha256)
+        if self.sha256 and not self.url:
+            raise make_error("'sha256' is for https:// alone", "remove it")
+        if self.anonymous and not self.is_foreign:
             raise make_error("'anonymous' is for s3:// and az:// alone", "remove it")
         return self
+
+    @property
+    def url(self) -> str | None:
+        """The address of a public file, which this machine downloads and uploads as others; None for other sources."""
+        return self.source if self.source.startswith("https://") else None
 
     @property
     def is_foreign(self) -> bool:
@@ -485,7 +518,7 @@ class Mount(Model):
 
     @property
     def scheme(self) -> Literal["file", "store", "shared", "run", "s3", "az"]:
-        """The kind of the source: a folder on this machine, the object store, a shared file system, or an output.
+        """The kind of the source: what this machine uploads, the object store, a shared file system, or an output.
 
         The last two are buckets and containers of other owners.
         """

@@ -285,6 +285,10 @@ Whole = Annotated[int, BeforeValidator(parse_whole)]
 Natural = Annotated[int, Field(ge=0), BeforeValidator(parse_whole)]
 Positive = Annotated[int, Field(ge=1), BeforeValidator(parse_whole)]
 Tries = Annotated[int, Field(ge=1, le=10), BeforeValidator(parse_whole)]
+Sha256 = Annotated[
+    str,
+    *text_like(r"^[0-9a-f]{64}$", "a SHA-256", "write its 64 hexadecimal digits in small letters"),
+]
 Truth = Annotated[bool, BeforeValidator(_parse_truth)]
 Word = Annotated[str, Field(min_length=1), BeforeValidator(_parse_word)]
 Free = Annotated[

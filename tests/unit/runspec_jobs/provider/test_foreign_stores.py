@@ -52,6 +52,21 @@ def test_what_the_job_has_an_identity_for_is_accepted(provider: str) -> None:
             {"source": "./a", "anonymous": True},
             "'anonymous' is for s3:// and az:// alone: remove it",
         ),
+        (
+            {"source": "https://lab.example/a.csv"},
+            "add sha256: DIGEST, which this prints: curl -sSL 'https:",
+        ),
+        ({"source": "https://lab.example/a.csv", "sha256": "AB"}, "is not a SHA-256: write its 64"),
+        ({"source": "./a", "sha256": "a" * 64}, "'sha256' is for https:// alone: remove it"),
+        ({"source": "http://lab.example/a"}, "cannot be mounted"),
+        (
+            {"source": "https://me:pw@lab.example/a", "sha256": "a" * 64},
+            "the address has a password",
+        ),
+        (
+            {"source": "https://lab.example/a?x=1&X-Amz-Signature=ab", "sha256": "a" * 64},
+            "the address has a password, a token or a signature: download the file",
+        ),
         ({"source": "gs://lab/x"}, "'gs://lab/x' cannot be mounted"),
     ],
 )
