@@ -166,6 +166,9 @@ def _container(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem
             f"providers: {{azure-batch-ai: {{images: {{'{wanted.image}': NAME}}}}}}"
         )
         yield Problem(("container", "image"), f"'{named}' cannot be pulled from a registry", hint)
+    elif named and ("://" in named or "#" in named):
+        what = f"'{named}' is written for container engines of Slurm"
+        yield Problem(("container", "image"), what, "write it as REGISTRY/NAME:TAG")
     elif wanted.image and named is None:
         what = "the image exists on this machine only: the machines install container.requirements without it"
         hint = f"for an image, set images: {{'{wanted.image}': NAME}} in the profile"

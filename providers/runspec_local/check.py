@@ -14,6 +14,7 @@ from runspec_jobs.provider.spec_checks import (
 from runspec_local.naming import UNMOUNTABLE, VISIBLE
 
 READABLE = ("env:", "file:")
+SCHEMES = {"podman": ("docker",), "docker": ()}  # which an engine takes before the name of an image
 MOST_TASKS = 10_000  # each is a process of its own, and one supervisor watches all of them
 NOT_OOM = ("no process of a job sees here what the kernel kills", "write exit_codes: [137]")
 REFUSED = {
@@ -32,6 +33,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     if facts.complete:
         yield from _unused(spec, facts)
         yield from _container(spec, facts)
+        yield from _name(spec, facts)
         yield from _mounts(spec, facts)
         yield from _paths(spec, facts)
         yield from _root(facts)
@@ -143,6 +145,23 @@ def _container(spec: Spec, facts: Facts) -> Iterator[Problem]:
                 "providers.local.engine to process to run without the image"
             )
             yield Problem(("container", "image"), f"{why}, so no image can be run", hint)
+
+
+def _name(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    """Yield the problem of an image whose name the engine cannot pull."""
+    image, engine, at = spec.container.image, facts.survey.get("engine"), ("container", "image")
+    if image is None or engine in (None, "process") or "engine_problem" in facts.survey:
+        return
+    scheme = image.partition("://")[0] if "://" in image else ""
+    if not image[0].isalnum():
+        message = f"'{image}' is a file, and {engine} runs images of registries"
+        yield Problem(at, message, "push it to a registry, or load it and name its tag")
+    elif "#" in image or scheme not in ("", *SCHEMES[engine]):
+        message = f"'{image}' is written for another container engine than {engine}"
+        yield Problem(at, message, "write it as REGISTRY/NAME:TAG")
+    elif facts.survey.get("no_registry"):
+        message = f"'{image}' names no registry, and the settings of podman have none for it"
+        yield Problem(at, message, f"write image: docker.io/{image}", severity="note")
 
 
 def _mounts(spec: Spec, facts: Facts) -> Iterator[Problem]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runspec_jobs.provider import Finding, Spec, Unavailable, UsageError, state_folder
+from runspec_jobs.provider.registry_login import HUB, registry_of
 from runspec_local import plan
 from runspec_local.options import LocalOptions
 from runspec_local.session import container_engine, gpus
@@ -38,7 +39,23 @@ def survey(spec: Spec, options: LocalOptions) -> Mapping[str, Any]:
             )
         if spec.container.requirements is not None:
             survey_facts |= _python(spec, options)
+    elif survey_facts["engine"] == "podman" and _is_short(spec.container.image):
+        survey_facts |= _find_registry(str(spec.container.image))
     return survey_facts
+
+
+def _is_short(image: str | None) -> bool:
+    """Return whether the name of an image has no registry, for which podman then looks in its settings."""
+    if image is None or not image[0].isalnum() or "://" in image or "#" in image:
+        return False
+    return registry_of(image) == HUB and not image.startswith(f"{HUB}/")
+
+
+def _find_registry(image: str) -> dict[str, Any]:
+    try:
+        return {"no_registry": True} if container_engine.is_found_nowhere(image) else {}
+    except OSError:
+        return {}
 
 
 def _places(root: str, scheme: str, spec: Spec) -> dict[str, bool]:

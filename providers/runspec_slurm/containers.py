@@ -161,6 +161,21 @@ def _login_file(decision: Decision) -> tuple[str, ...]:
 IMAGE, ENTRY = ("container", "image"), ("container", "entrypoint")
 AGENT_PYTHON = ">=3.6"  # the Python that the agent needs
 ENROOT_ENDS = set("@# ")  # what ends a user name in enroot's notation of images
+# What an engine takes before the name of an image: https://apptainer.org/docs/user/latest/cli/apptainer_exec.html
+SCHEMES = {
+    "podman": ("docker",),
+    "pyxis": ("docker",),
+    "apptainer": (
+        "docker",
+        "library",
+        "oras",
+        "shub",
+        "instance",
+        "http",
+        "https",
+        "docker-daemon",
+    ),
+}
 IMAGE_NAMES = {"podman": "podman", "apptainer": "Apptainer", "pyxis": "Pyxis"}
 
 
@@ -227,6 +242,12 @@ def _image(decision: Decision, spec: Spec) -> Iterator[Problem]:
         elif not image.startswith("/"):
             what = f"'{image}' is a relative path, but images on the cluster need an absolute one"
             yield Problem(IMAGE, what, "write the absolute path on the cluster")
+        elif engine == "pyxis" and image.endswith(".sif"):
+            what = f"'{image}' is an image of Apptainer, and Pyxis needs one of enroot"
+            yield Problem(IMAGE, what, "convert it by enroot import, or set container: apptainer")
+    elif image.partition("://")[0] not in SCHEMES[engine] and "://" in image:
+        what = f"'{image}' is written for Apptainer, and {IMAGE_NAMES[engine]} runs images of registries"
+        yield Problem(IMAGE, what, "write it as REGISTRY/NAME:TAG, or set container: apptainer")
     elif is_local(image):
         if engine == decision.options.container == "podman":
             what = "an image that is in no registry: each node must have it"

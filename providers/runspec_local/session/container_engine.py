@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
+import os
+import re
 import time
 from collections.abc import Callable
 
@@ -78,3 +81,39 @@ def containers_of(name: str, run: str) -> list[str]:
 
 def last_line(text: str) -> str:
     return next((line for line in reversed(text.strip().split("\n")) if line.strip()), "no reason")
+
+
+# Where podman finds the registries of names such as `me/app`, which name none:
+# https://github.com/containers/image/blob/main/docs/containers-registries.conf.5.md
+ALIASES = (
+    "/etc/containers/registries.conf",
+    "/etc/containers/registries.conf.d/*.conf",
+    "/usr/share/containers/registries.conf.d/*.conf",
+    "~/.config/containers/registries.conf",
+    "~/.config/containers/registries.conf.d/*.conf",
+    "~/.cache/containers/short-name-aliases.conf",
+)
+
+
+def is_found_nowhere(image: str) -> bool:
+    """Return whether podman has no registry to ask for *image*, whose name has none, and does not have the image."""
+    name = re.split("[:@]", image, maxsplit=1)[0]
+    if any(name in _read_aliases(path) for path in ALIASES) or has_image("podman", image):
+        return False
+    said = engine("podman", "info", "--format", "{{json .Registries}}")
+    try:
+        return said.returncode == 0 and not json.loads(said.stdout).get("search")
+    except (ValueError, AttributeError):
+        return False
+
+
+def _read_aliases(pattern: str) -> set[str]:
+    """Return the names that the files of *pattern* give a registry; none of a file that cannot be read."""
+    import glob  # few specs have an image whose name has no registry
+    import tomllib
+
+    found: set[str] = set()
+    for path in glob.glob(os.path.expanduser(pattern)):
+        with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
+            found |= {*tomllib.load(file).get("aliases", {})}
+    return found

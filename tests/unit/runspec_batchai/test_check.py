@@ -39,6 +39,7 @@ def one(at: str, severity: str = "error", settings: Any = None, **fields: Any) -
         ("cluster.gpus", {"cluster": {"gpus": 1, "cpus": 24}}, "STANDARD_NC24, has 4 / set gpus: 2 or more"),
         ("cluster", {"cluster": {"gpus": 1, "disk": "2TiB", "gpu_type": "K80"}}, "all requirements of a node together"),
         ("container.image", {"container": {"image": "localhost/x:1"}}, "images"),
+        ("container.image", {"container": {"image": "docker://x:1"}}, "REGISTRY/NAME"),
         ("container.shm", {"container": {"shm": "1GiB"}}, "set an image"),
         ("sweep", {"sweep": {"n": "1..2000"}}, "2,000"),
         ("signal", {"timeout": "1h", "signal": {"name": "USR1", "before": "1m"}}, "own clock"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from runspec_local import check
 from runspec_local.discover import examine, survey
 from runspec_local.options import LocalOptions
 from runspec_local.session import container_engine
+from tests.support.agent.shells import program
 
 BASE = {"apiVersion": "runspec/v1", "name": "n", "provider": "local", "command": ["echo"]}
 
@@ -67,6 +69,57 @@ def test_an_image_that_would_be_read_as_something_else_is_refused(image: str) ->
     """The local provider counts on the core for it: the name is a word of a command line."""
     with pytest.raises(ValidationError, match="is not an image"):
         told({"container": {"image": image}}, engine="podman")
+
+
+@pytest.mark.parametrize(
+    ("engine", "image", "what"),
+    [
+        ("podman", "/images/a.sif", "is a file, and podman runs images of registries"),
+        ("podman", "library://a/b:1", "is written for another container engine than podman"),
+        ("docker", "docker://a:1", "is written for another container engine than docker"),
+        ("docker", "nvcr.io#nvidia/a:1", "is written for another container engine than docker"),
+    ],
+)
+def test_a_name_that_the_engine_cannot_pull_is_an_error(engine: str, image: str, what: str) -> None:
+    assert told({"container": {"image": image}}, engine=engine) == [("error", f"'{image}' {what}")]
+
+
+def test_a_name_that_podman_takes_is_none() -> None:
+    assert told({"container": {"image": "docker://a:1"}}, engine="podman") == []
+
+
+@pytest.mark.parametrize(
+    ("search", "aliases", "image", "is_noted"),
+    [
+        ([], "", "me/app:1", True),
+        (["docker.io"], "", "me/app:1", False),
+        ([], "[aliases]\n'me/app' = 'quay.io/me/app'\n", "me/app:1", False),
+        ([], "", "quay.io/me/app:1", False),
+        ([], "", "docker.io/me/app:1", False),
+    ],
+)
+@pytest.mark.process
+def test_a_name_for_which_podman_has_no_registry_is_noted(
+    search: list[str],
+    aliases: str,
+    image: str,
+    is_noted: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = json.dumps({"search": search} if search else {})
+    podman = f"case $1 in version) echo \"{{}}\" ;; info) echo '{shown}' ;; *) exit 1 ;; esac"
+    program(tmp_path / "bin", "podman", podman)
+    (tmp_path / "aliases.conf").write_text(aliases)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    monkeypatch.setattr(container_engine, "ALIASES", (f"{tmp_path}/*.conf",))
+    spec = Spec.model_validate({**BASE, "container": {"image": image}})
+
+    found = survey(spec, LocalOptions.model_validate({"engine": "podman"}))
+
+    facts = Facts(LocalOptions(), survey=found)
+    notes = [p.hint for p in check.problems(spec, facts) if p.path == ("container", "image")]
+    assert notes == ([f"write image: docker.io/{image}"] if is_noted else [])
 
 
 def test_half_a_login_to_a_registry_is_refused() -> None:

@@ -130,6 +130,14 @@ REFUSED: dict[str, Row] = {
     "an image that is a file, for podman": (
         {"container": {"image": "/images/a.sif"}}, {"container": "podman"}, FOUND, AT_IMAGE, "is a file",
     ),
+    "an image of Apptainer's library, for podman": (
+        {"container": {"image": "library://a/b:1"}}, {"container": "podman"}, FOUND, AT_IMAGE,
+        "is written for Apptainer",
+    ),
+    "a file of Apptainer, for Pyxis": (
+        {"container": {"image": "/images/a.sif"}}, {"container": "pyxis"}, with_(containers=["pyxis"]), AT_IMAGE,
+        "an image of Apptainer",
+    ),
     "an image that is a file of nobody knows where": (
         {"container": {"image": "./a.sif"}}, {}, FOUND, AT_IMAGE, "relative path",
     ),
