@@ -10,6 +10,7 @@ import shlex
 
 from runspec_imports.kube_program import Beside, Program
 from runspec_imports.kube_volumes import take_volumes
+from runspec_jobs.provider.commands import literal
 from runspec_jobs.provider.importing.documents import Text
 from runspec_jobs.provider.importing.draft import Draft
 from runspec_jobs.provider.importing.mapping import ForeignMap
@@ -113,7 +114,7 @@ def _take_container(source: ForeignMap, program: Program) -> None:
     draft = program.draft
     source.skip(*NEEDLESS_IN_CONTAINER)
     if folder := source.text("workingDir"):
-        program.before.append(f"cd {shlex.quote(folder)} || exit")
+        program.before.append(f"cd {shlex.quote(literal(folder))} || exit")
     rights = source.map("securityContext")
     for key in ("privileged", "readOnlyRootFilesystem", "runAsNonRoot"):
         if rights.truth(key):

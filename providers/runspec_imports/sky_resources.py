@@ -164,7 +164,7 @@ def _take_sizes(source: ForeignMap, draft: Draft) -> None:
     ):
         text = source.text(key)
         match = SIZE.fullmatch(text)
-        if match:
+        if match and float(match[1]):
             number = -(-float(match[1]) // 1)
             draft.cluster[field] = f"{number:.0f}{unit}" if unit else int(number)
         elif text:

@@ -71,10 +71,12 @@ def _fill(word: str, draft: Draft, parameters: Mapping[str, str], at: object) ->
     for match in REFERENCE.finditer(word):
         name = match[1]
         text += literal(word[end : match.start()])
-        if name in parameters:
+        if name in parameters and not re.search(r"[\n$]", parameters[name]):
             key = make_key(name, ())
             draft.spec.setdefault("params", {})[key] = parameters[name]
             text += f"${{params.{key}}}"
+        elif name in parameters:
+            text += literal(parameters[name])
         else:
             draft.notes.lose(f"parameter {name}", f"it has no value: replace replace-{name}", at)
             text += f"replace-{name}"
@@ -85,7 +87,7 @@ def _fill(word: str, draft: Draft, parameters: Mapping[str, str], at: object) ->
 def _size(draft: Draft, kind: str, value: str, source: ForeignMap) -> None:
     if not value or kind not in SIZES:
         return
-    if not re.fullmatch(r"\d{1,9}(\.\d+)?", value):
+    if not re.fullmatch(r"\d{1,9}(\.\d+)?", value) or not float(value):
         draft.notes.lose(f"{kind} in {source.path}", "it is not a number", source.value)
     elif kind == "MEMORY":
         draft.cluster["memory"] = f"{value}MiB"
@@ -173,7 +175,7 @@ def _take_logs(source: ForeignMap, draft: Draft) -> None:
 def _take_limits(source: ForeignMap, draft: Draft) -> None:
     for limit in source.maps("ulimits"):
         name, hard, soft = limit.text("name"), limit.text("hardLimit"), limit.text("softLimit")
-        if not re.fullmatch(r"-1|\d{1,15}", hard):
+        if not re.fullmatch(r"-1|\d{1,15}", hard) or not re.fullmatch(r"[a-z]+", name):
             draft.notes.lose(f"ulimit {name}", "it is not a number", limit.value)
             continue
         if name in LIMITS:

@@ -218,8 +218,8 @@ def _find_reason(pattern: str) -> str | None:
 
 
 def _take_queue(definition: ForeignMap, request: ForeignMap, draft: Draft) -> None:
-    if queue := request.text("jobQueue"):
-        draft.settings["queue"] = queue.rpartition("/")[2]
+    if queue := request.text("jobQueue").rpartition("/")[2]:
+        draft.settings["queue"] = queue
     priority = definition.number("schedulingPriority")
     priority = request.number("schedulingPriorityOverride") or priority
     if share := request.text("shareIdentifier"):

@@ -10,11 +10,13 @@ from runspec_jobs.diagnostics.secret_values import (
     is_named_secret as is_named_secret,
     redact as redact,
 )
+from runspec_jobs.document import reader
 from runspec_jobs.provider.commands import literal
 from runspec_jobs.provider.importing.mapping import Notes
 from runspec_jobs.provider.types import Imported
 from runspec_jobs.provider.yaml_writer import write_comments, write_yaml
 from runspec_jobs.regex import regex
+from runspec_jobs.spec import validate
 
 ORDER = (
     "apiVersion name provider needs params cluster container mounts outputs env env_file secrets launch "
@@ -23,6 +25,7 @@ ORDER = (
 ).split()
 MACHINE = "nodes capacity cpus memory gpus gpu_type gpu_memory disk placement".split()
 VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+ROUNDS = 3  # what one value hides, the next round finds
 UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 # A line of a shell that sets a variable to a plain word.
 ASSIGNED = regex(
@@ -120,12 +123,41 @@ def write_imported(
         own = profile.setdefault(draft.provider, {})
         for key, value in draft.profile.items():
             own[key] = {**own.get(key, {}), **value} if isinstance(value, dict) else value
-    specs = [_redact_all(draft.compose(), notes) for draft in drafts]
+    specs = [_drop_invalid(_redact_all(draft.compose(), notes), notes) for draft in drafts]
     shown = _redact_all(profile, notes)
     listed = notes.finish()
     text = write_comments((f"Imported from {notes.name}.", *listed))
     text += "---\n".join(write_yaml(spec) for spec in specs)
     return Imported(text, write_yaml({"providers": shown}), listed, files or {})
+
+
+def _drop_invalid(spec: dict[str, Any], notes: Notes) -> dict[str, Any]:
+    """Return *spec* without what is not valid in it, each part of which is listed as lost."""
+    for _ in range(ROUNDS):
+        _, problems = validate.parse_spec(reader.read(write_yaml(spec)))
+        if not problems:
+            break
+        for problem in sorted(problems, key=lambda problem: str(problem.path), reverse=True):
+            path = list(problem.path)
+            index = next((n for n, part in enumerate(path) if isinstance(part, int)), len(path))
+            if _drop(spec, path[: index + 1]):
+                why = "the value is not valid" if problem.private else problem.what
+                notes.lose(".".join(map(str, path)), f"{why} in a spec")
+        if not ("command" in spec or "run" in spec or "entrypoint" in spec.get("container", {})):
+            spec["command"] = ["true"]
+    return spec
+
+
+def _drop(value: Any, path: Sequence[str | int]) -> bool:
+    """Remove what is at *path* in *value*; return whether something was there."""
+    for part in path[:-1]:
+        is_there = part in value if isinstance(value, dict) else isinstance(part, int)
+        value = value[part] if is_there else None
+    last = path[-1] if path else None
+    if isinstance(value, list) and isinstance(last, int) and last < len(value):
+        del value[last]
+        return True
+    return isinstance(value, dict) and value.pop(last, None) is not None
 
 
 def _redact_all(value: Any, notes: Notes) -> Any:

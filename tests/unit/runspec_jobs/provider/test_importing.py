@@ -119,3 +119,22 @@ def test_a_secret_of_a_script_is_named_and_its_value_is_gone() -> None:
     for value in ("abcdef123", "hidden", "t0ps3cret", "MIIabc"):
         assert value not in str(imported)
     assert list_losses(imported) == []
+
+
+def test_what_is_not_valid_in_a_spec_is_left_out_and_listed() -> None:
+    notes = Notes("a.yaml")
+    draft = Draft("a", "local", notes)
+    draft.container["image"] = "a b"
+    draft.cluster |= {"cpus": 10**30, "memory": "1GiB"}
+    draft.add_mount("data", "./data", "relative")
+    draft.spec["run"] = "echo a\n"
+
+    imported = write_imported([draft], notes)
+
+    (spec,) = read_all(imported)
+    assert (spec.container.image, spec.mounts, spec.cluster.memory) == (None, (), 1 << 30)
+    assert [loss.split(": ")[1] for loss in list_losses(imported)] == [
+        "mounts.0.target",
+        "container.image",
+        "cluster.cpus",
+    ]
