@@ -113,6 +113,11 @@ def _take_init(source: ForeignMap, program: Program) -> None:
 def _take_container(source: ForeignMap, program: Program) -> None:
     draft = program.draft
     source.skip(*NEEDLESS_IN_CONTAINER)
+    for port in source.maps("ports"):
+        number = port.number("containerPort")
+        port.skip("name", "protocol")
+        if number and draft.cluster.get("nodes", 1) == 1 and "sweep" not in draft.spec:
+            draft.spec.setdefault("ports", []).append(number)
     if folder := source.text("workingDir"):
         program.before.append(f"cd {shlex.quote(literal(folder))} || exit")
     rights = source.map("securityContext")

@@ -20,7 +20,7 @@ MACHINE = {"aws-batch": "instance_types", "azure-batch": "vm_size"}
 SIZE = re.compile(r"(\d+(?:\.\d+)?)(?:GB|Gi?|GiB)?\+?", re.IGNORECASE)
 ACCELERATOR = re.compile(r"(?P<name>[A-Za-z][\w.-]*)(?::(?P<count>\d+(?:\.\d+)?))?")
 OF_MEMORY = re.compile(r"(?:[a-z]+:)?(\d+)(?:GB|GiB)?\+?(?::(\d+))?", re.IGNORECASE)
-MOST_ATTEMPTS = 10
+MOST_ATTEMPTS, MOST_PORTS = 10, 16
 
 
 def find_provider(source: ForeignMap) -> str | None:
@@ -62,6 +62,7 @@ def take_resources(source: ForeignMap, draft: Draft) -> None:
         draft.container["image"] = image.removeprefix("docker:")
     elif image:
         source.lose("image_id", "it is an image of a machine: write container: {image: ...}")
+    _take_ports(source, draft)
     source.skip("autostop")  # runspec's machines go when no job needs them
     labels = source.pairs("labels")
     if labels and draft.provider == "aws-batch":
@@ -169,6 +170,18 @@ def _take_sizes(source: ForeignMap, draft: Draft) -> None:
             draft.cluster[field] = f"{number:.0f}{unit}" if unit else int(number)
         elif text:
             source.lose(key, "it is not a plain number")
+
+
+def _take_ports(source: ForeignMap, draft: Draft) -> None:
+    ports: list[int] = []
+    for text in source.texts("ports"):
+        first, _, last = text.partition("-")
+        if first.isdecimal() and (last or first).isdecimal() and len(text) < 12:
+            ports += range(int(first), int(last or first) + 1)
+    if len(ports) > MOST_PORTS or len(ports) != len(set(ports)):
+        source.lose("ports", f"write at most {MOST_PORTS} of them")
+    elif ports:
+        draft.spec["ports"] = ports
 
 
 def _take_recovery(source: ForeignMap, draft: Draft) -> None:

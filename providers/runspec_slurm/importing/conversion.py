@@ -56,6 +56,7 @@ class Draft:
         default_factory=dict
     )  # what the options say of nodes, tasks and processors
     job_name: str = ""  # as the script writes it
+    signal: Option | None = None  # sent before the end of the time
     folder: str = ""  # in which the script begins
     mounts: list[dict[str, str]] = field(default_factory=list)
     memory: dict[str, tuple[str, int]] = field(
@@ -87,6 +88,9 @@ def convert(file: ForeignFile) -> Imported:
             f"{draft.name} contains a secret in plain text, which is not imported: export {name} before you apply, "
             "and consider the secret compromised"
         )
+    if draft.signal and "timeout" not in draft.spec:
+        del draft.spec["signal"]
+        draft.lose(draft.signal, "the script has no --time: write timeout, and signal")
     _size(draft)
     run = _write_run(draft, script, body)
     return _write(draft, run)
@@ -258,14 +262,14 @@ def _take_disk(draft: Draft, option: Option) -> None:
 
 
 def _take_signal(draft: Draft, option: Option) -> None:
-    match = re.fullmatch(r"(?:[BR]+:)?(?:SIG)?(\w+)(?:@(\d+))?", option.value)
-    if match and match[1] in ("TERM", "15") and match[2]:
+    match = re.fullmatch(r"(?:[BR]+:)?(?:SIG)?([A-Z]+\d?|15)(?:@(\d+))?", option.value)
+    if match is None:
+        draft.lose(option, "write signal: {name: USR1, before: 2m}")
+    elif match[1] in ("TERM", "15") and match[2]:
         draft.settings["grace"] = f"{match[2]}s"
     else:
-        draft.lose(
-            option,
-            "at the end of the time, a program gets SIGTERM; setting `grace` says how long before",
-        )
+        draft.signal = option
+        draft.spec["signal"] = {"name": match[1], "before": f"{match[2] or 60}s"}
 
 
 def _take_export(draft: Draft, option: Option) -> None:

@@ -82,6 +82,14 @@ def test_a_key_of_the_job_becomes_a_field(job: dict[str, Any], field: str, value
     assert list_losses(imported) == []
 
 
+@pytest.mark.parametrize(("job", "ports"), [({}, [8888]), ({"completions": 2}, [])])
+def test_ports_are_those_of_a_job_of_one_pod(job: dict[str, Any], ports: list[int]) -> None:
+    imported = take(make_job({"ports": [{"containerPort": 8888, "name": "web"}]}, job=job))
+
+    assert list(read_only(imported).ports.values()) == ports
+    assert list_losses(imported) == []
+
+
 @pytest.mark.parametrize(
     ("job", "attempts"),
     [({"backoffLimit": 2}, 3), ({"backoffLimit": None}, 7), ({"backoffLimitPerIndex": 1}, 2)],

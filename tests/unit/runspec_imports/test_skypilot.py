@@ -191,6 +191,13 @@ def test_recovery_by_exit_codes_is_a_rule_of_retry() -> None:
     assert (first.exit_codes, first.action, last.action) == (((33, 34),), "retry", "stop")
 
 
+def test_ports_are_opened() -> None:
+    spec = read_only(take("{ports: [8080, 9000-9001]}"))
+
+    assert list(spec.ports.values()) == [8080, 9000, 9001]
+    assert len(list_losses(take("{ports: 1-9000}"))) == 1
+
+
 def test_a_pipeline_becomes_a_chain() -> None:
     imported = convert("name: line\n---\nname: a\nrun: x\n---\nresources: {cpus: 2}\nrun: y\n")
 

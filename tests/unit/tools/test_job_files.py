@@ -11,12 +11,13 @@ import yaml
 
 from runspec_jobs.cli.app import run
 from tests.support.profiles import own_profile
+from tests.support.requirements import need
 
 HEAD = """\
 apiVersion: runspec/v1
 name: first
-provider: {}
-providers: {{local: {{engine: process, without_gpus: true}}}}
+provider: {said.provider}
+providers: {{local: {{engine: {said.engine}, without_gpus: true}}}}
 """
 
 
@@ -29,8 +30,13 @@ def test_what_is_counted_as_said_is_said_by_a_spec_that_plans(
     profile = f"providers: {{local: {{engine: process}}, slurm: {{workspace: {tmp_path}}}}}\n"
     own_profile().write_text(profile)
     (tmp_path / "a.txt").write_text("a\n")
+    (tmp_path / "vars.env").write_text("A=1\n")
+    (tmp_path / "image").mkdir()
+    (tmp_path / "image/Containerfile").write_text("FROM scratch\n")
     said = job_files.SAID[loss]
-    (tmp_path / "jobs.yaml").write_text(HEAD.format(said.provider) + said.spec)
+    if said.engine == "podman":
+        need("podman")
+    (tmp_path / "jobs.yaml").write_text(HEAD.format(said=said) + said.spec)
 
     assert run(["plan", "jobs.yaml"]) == 0, capsys.readouterr().err
 
