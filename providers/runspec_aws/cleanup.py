@@ -35,6 +35,8 @@ class Reconciler:
         record = self.jobs.record(run)
         if record is None:
             return ()
+        if halted := self.jobs.halted(run, record):
+            self.jobs.stop(run, halted)
         waited = "terminated {} that waited for machines, because the elastic job is over"
         return [
             *_lines("terminated {} of the same run", self._end_others(run)),

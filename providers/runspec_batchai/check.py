@@ -270,6 +270,9 @@ def _limits(decision: Decision, spec: Spec) -> Iterator[Problem]:
     elif spec.sweep:
         what = f"each of the {count} tasks is a separate job of Batch AI"
         yield Problem(("sweep",), what, at="key", severity="note")
+    if spec.max_failed is not None:
+        what = "each task is a job of Batch AI, and none sees how many others have failed"
+        yield Problem(("max_failed",), what, f"remove it, or {AWAY}", at="key")
     if spec.retry.attempts > 1 and not decision.is_retried:
         yield _not_retried(decision)
     elif decision.is_retried and spec.timeout:

@@ -210,6 +210,8 @@ def _shared(spec: Spec, facts: Facts) -> dict[str, Any]:
     if facts.survey["engine"] == "process" and wanted and tops(spec):
         shared["namespace"] = tops(spec)
     shared |= spec.retry.rules
+    if spec.max_failed is not None:
+        shared["max_failed"] = spec.max_failed
     if nodes.elastic:
         shared |= {
             "elastic": {"min": nodes.min, "max": nodes.max},

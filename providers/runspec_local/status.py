@@ -26,7 +26,7 @@ from runspec_jobs.provider import (
 from runspec_jobs.provider.machines import Usage, read_usage
 from runspec_jobs.provider.saved_outputs import read_saved_outputs
 from runspec_jobs.provider.streams.log_streams import Chunk, TimedChunk, timed_chunk
-from runspec_jobs.provider.types import changes_of
+from runspec_jobs.provider.types import changes_of, tell_halted
 from runspec_local.errors import full_disk
 from runspec_local.supervisor import events, process
 
@@ -89,7 +89,8 @@ def status(folder: Path) -> Status:
     noted = _events(folder)
     nodes = tuple(_nodes(noted))
     if end := events.last(noted, "end"):
-        return Status(State(end["state"]), end["reason"], end["exit_code"], nodes)
+        ended = Status(State(end["state"]), end["reason"], end["exit_code"], nodes)
+        return tell_halted(ended, job(folder).get("max_failed"))
     if alive:
         if any(node.state is State.RUNNING for node in nodes):
             return Status(State.RUNNING, "", None, nodes)

@@ -18,6 +18,7 @@ from tests.e2e.test_ends import (
     on_aws as on_aws,
     on_azure as on_azure,
     preempt,
+    start,
     waiting,
 )
 from tests.support.azure.emulated_account import blobs as blobs  # a fixture
@@ -26,6 +27,7 @@ from tests.support.little_memory import (
     little_memory as little_memory,  # a fixture
 )
 from tests.support.slurm.project import LIMIT_S, Project, cluster as cluster, project as project
+from tests.support.wait import until
 
 STOPS = [{"exit_codes": [42, "50..52"], "action": "stop"}]
 
@@ -210,3 +212,63 @@ def test_a_lost_machine_ends_a_job_on_azure_batch(on_azure: Local, account: Azur
     assert (node["state"], len(node["attempts"])) == ("failed", 2)
     _, log, _ = on_azure.said("logs", "job")
     assert "the attempt before was lost: retry.on says stop" in log
+
+
+# A sweep that ends when so many of its tasks have failed.
+
+MANY = """\
+[ "${sweep.n}" -gt 1 ] || exit 3
+trap 'exit 1' TERM
+while :; do sleep 0.2; done
+"""
+
+
+def check_max_failed(jobs: Any, provider: str, **more: Any) -> dict[str, Any]:
+    """Have two tasks fail, while one runs and others wait."""
+    sweep = {"sweep": {"n": "0..6"}, "max_parallel": 3, "max_failed": 2, "retry": {}}
+
+    status = ended(jobs, spec(provider, [], (), run=MANY, **sweep, **more))
+
+    assert (status["state"], status["exit_code"]) == ("failed", 3)
+    assert "max_failed: 2: 2 tasks have failed, and the other 5 were cancelled" in status["reason"]
+    states = [node["state"] for node in status["nodes"]]
+    assert states == ["failed"] * 2 + ["cancelled"] * 5
+    return status
+
+
+@pytest.mark.process
+def test_failed_tasks_end_a_sweep_on_this_machine(local: Local) -> None:
+    check_max_failed(local, "local")
+
+
+@pytest.mark.slow
+def test_failed_tasks_end_a_sweep_on_slurm(project: Project) -> None:
+    check_max_failed(project, "slurm")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capacity", ["on-demand", "spot"])
+def test_failed_tasks_end_a_sweep_on_aws_batch(on_aws: Local, capacity: str) -> None:
+    check_max_failed(on_aws, "aws-batch", cluster={"capacity": capacity})
+
+
+@pytest.mark.slow
+def test_a_sweep_on_aws_batch_ends_although_no_client_looks(
+    on_aws: Local, region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = {"sweep": {"n": "0..4"}, "max_failed": 2, "retry": {}}
+    start(on_aws, spec("aws-batch", [], (), run=MANY, cluster={"capacity": "spot"}, **sweep))
+
+    def has_ended() -> bool:
+        states = [one["status"] for one in region.control("GET", "jobs")]
+        return len(states) >= 5 and {*states} <= {"SUCCEEDED", "FAILED"}
+
+    until(has_ended)
+    status = on_aws.until_over("job", LIMIT_S)
+    assert [node["state"] for node in status["nodes"]] == ["failed"] * 2 + ["cancelled"] * 3
+    assert [len(node["attempts"]) for node in status["nodes"]] == [1] * 5
+
+
+@pytest.mark.slow
+def test_failed_tasks_end_a_sweep_on_azure_batch(on_azure: Local) -> None:
+    check_max_failed(on_azure, "azure-batch")

@@ -126,6 +126,8 @@ providers:
     + "command: [echo, '${sweep.list} ${sweep.random}']\nsweep: {list: [a, b], random: 1..3}\n",
     "failures that end a job": SHORT
     + "retry: {attempts: 3, on: [{exit_codes: [42, 50..52], action: retry}, {action: stop}]}\n",
+    "a sweep that some failures end": HEAD
+    + "command: [echo, '${sweep.n}']\nsweep: {n: 1..9}\nmax_failed: 3\n",
     "reasons that end a job": SHORT
     + "retry: {attempts: 2, on: [{reason: lost, action: stop}, {reason: timeout, action: retry}]}\n",
     "a range below zero": HEAD + "command: [echo, '${sweep.n}']\nsweep: {n: -2..2}\n",
@@ -407,6 +409,10 @@ BAD = {
         SHORT + f"cluster: {{nodes: {'9' * 400}}}\n", "cluster.nodes", shape=False
     ),
     "a bound without a sweep": Wrong(SHORT + "max_parallel: 2\n", "max_parallel", shape=False),
+    "a bound of failed tasks without a sweep": Wrong(
+        SHORT + "max_failed: 2\n", "max_failed", shape=False
+    ),
+    "no failed tasks": Wrong(SHORT + "sweep: {n: 1..3}\nmax_failed: 0\n", "max_failed"),
     "no tries": Wrong(SHORT + "retry: {attempts: 0}\n", "retry.attempts"),
     "an unknown reason": Wrong(
         SHORT + "retry: {on: [{reason: memory, action: stop}]}\n", "retry.on[0].reason"

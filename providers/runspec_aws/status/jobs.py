@@ -28,7 +28,7 @@ from runspec_jobs.provider import (
 from runspec_jobs.provider.elastic_tasks import elastic_changes, elastic_end, elastic_status
 from runspec_jobs.provider.job_manifest import read_record
 from runspec_jobs.provider.node_ends import NodeEnds
-from runspec_jobs.provider.types import blamed
+from runspec_jobs.provider.types import blamed, list_halted, tell_halted
 
 # The id of a child is JOB:N, and that of a node JOB#N:
 # https://docs.aws.amazon.com/batch/latest/userguide/array_jobs.html
@@ -199,7 +199,7 @@ class Jobs:
             state = State.RUNNING if running else State.WAITING
             why = self._why(run, record, job) if state is State.WAITING else ""
             return Status(state, why, None, listed)
-        return _ended(job, state, listed)
+        return tell_halted(_ended(job, state, listed), record.get("max_failed"))
 
     def _why(self, run: str, record: Mapping[str, Any], job: Job) -> str:
         """Return why *job* waits; an array is PENDING while its children are, and each of them has the reason."""
@@ -274,11 +274,18 @@ class Jobs:
         ):
             return states
         names = self.files.names(f"runs/{run}/stop/")
-        stops = {int(name) for name in names if name.isdigit()}
+        stops = {int(name) for name in names if name.isdigit()} | self.halted(run, record)
         return tuple(
             nodes.stopped(n) if n.task in stops and nodes.may_have_left(n, ends) else n
             for n in states
         )
+
+    def halted(self, run: str, record: Mapping[str, Any]) -> set[int]:
+        """Return the tasks that are to end because `max_failed` others have failed."""
+        if "max_failed" not in record:
+            return set()
+        failed = {int(n) for n in self.files.names(f"runs/{run}/failed/") if n.isdigit()}
+        return list_halted(record, failed, len(self.places(run, record)) // record["nodes"])
 
     def released(self, run: str) -> set[Seat]:
         """Return the nodes of an elastic run that were released."""

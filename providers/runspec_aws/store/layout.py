@@ -16,6 +16,9 @@ from runspec_jobs.provider.payload import pack_agent
 from runspec_jobs.provider.signed_urls import proves_end
 
 AGENT_SHA256 = hashlib.sha256(pack_agent()).hexdigest()
+STOP_S = (
+    15  # between two looks of a running task at how many others have failed: each is a list request
+)
 SHARED = "/mnt/runspec"  # where shared file systems are mounted in jobs
 
 
@@ -94,6 +97,7 @@ def described(spec: Spec, decision: Decision, queue: str, run: str, facts: Facts
         spot=decision.has_notices,
         log_group=options.log_group,
         **_ends(spec, options),
+        **({"stop_s": STOP_S} if spec.max_failed is not None else {}),
         **reach(spec, _rule(options)),
     )
 

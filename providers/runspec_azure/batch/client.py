@@ -277,6 +277,9 @@ class AzureClient:
         self.tasks.forget()
 
     def reconcile(self, run: str) -> Sequence[str]:
+        record = self.tasks.record(run)
+        if record is not None and (halted := self.tasks.halted(run, record)):
+            self.stops.stop(run, record, halted)
         return self.reconciler.reconcile(run)
 
     def stop(self, run: str, tasks: Collection[int]) -> None:

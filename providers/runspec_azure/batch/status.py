@@ -27,7 +27,7 @@ from runspec_jobs.provider.node_ends import (
     unproven,
     unrecorded,
 )
-from runspec_jobs.provider.types import blamed
+from runspec_jobs.provider.types import blamed, list_halted, tell_halted
 
 SERVICE = "Azure Batch"
 SHOWN = 100  # the most tasks that a status lists while the job runs; at its end, it lists all
@@ -240,7 +240,8 @@ class Tasks:
                 None,
                 nodes,
             )
-        return Status(State.FAILED, bad.reason, bad.exit_code, nodes)
+        ended = Status(State.FAILED, bad.reason, bad.exit_code, nodes)
+        return tell_halted(ended, record.get("max_failed"))
 
     def elastic_end(
         self, run: str, record: Found, tasks: Sequence[Found]
@@ -399,12 +400,21 @@ class Tasks:
         record = self._records.get(run, {})
         if not record.get("sweep"):
             return set()
-        base = self.blobs.key("runs", run, "stop", "")
 
         def ask() -> set[int]:
-            return {int(entry.key[len(base) :]) for entry in self.blobs.listing(base)}
+            return self._noted(run, "stop") | self.halted(run, record)
 
         return self._cached("stops", run, self.timing.slow_s, ask)
+
+    def halted(self, run: str, record: Found) -> set[int]:
+        """Return the tasks that are to end because `max_failed` others have failed."""
+        if "max_failed" not in record:
+            return set()
+        return list_halted(record, self._noted(run, "failed"), record["count"])
+
+    def _noted(self, run: str, folder: str) -> set[int]:
+        base = self.blobs.key("runs", run, folder, "")
+        return {int(entry.key[len(base) :]) for entry in self.blobs.listing(base)}
 
 
 def _cancelled(node: NodeStatus) -> NodeStatus:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import select
 import signal
@@ -477,6 +478,9 @@ class Supervisor:
         self._tell_unsaved(task, attempt)  # not if another attempt follows, which saves again
         self.codes[task] = code
         self.reasons[task] = attempt.reason
+        failed = sum(1 for code in self.wanted.values() if code)
+        if code and failed >= self.job.get("max_failed", math.inf):
+            self._stop({*self.waiting, *self.running} - self.unwanted)
 
     def _tell_unsaved(self, task: int, attempt: Attempt) -> None:
         for saver in attempt.savers:

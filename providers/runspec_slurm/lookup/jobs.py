@@ -21,6 +21,7 @@ from runspec_jobs.provider import (
 )
 from runspec_jobs.provider.elastic_tasks import seat, seated, seats_of, task_of
 from runspec_jobs.provider.job_manifest import read_record
+from runspec_jobs.provider.types import list_halted, tell_halted
 from runspec_slurm import reasons, task_stop
 from runspec_slurm.lookup.arrays import Arrays, Pace
 from runspec_slurm.lookup.ownership import JobOwnership
@@ -236,6 +237,7 @@ class Jobs:
             return Status(State.WAITING, reasons.NOT_SHOWN)
         if not task_stop.alive(rows):
             seen = self._to_the_end(run, rows) or seen
+        seen = seen._replace(stops=seen.stops | list_halted(record, seen.failed, arrays.total))
         tasks, cancelled = self._tasks(arrays, jobs, rows, seen), seen.claim == CANCELLED
         if tasks is None:
             return unknown_outcomes.status(seen)
@@ -251,6 +253,7 @@ class Jobs:
         ended = states.status(nodes(), cancelled=cancelled, stops=seen.stops | seen.released)
         if not cancelled:
             ended = records.is_elastic_over(self.store, run, record, ended)
+            ended = tell_halted(ended, record.get("max_failed"))
         if not silent:
             self._ended[run] = ended
             self._unkept.add(run)

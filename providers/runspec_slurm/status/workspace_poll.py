@@ -20,7 +20,7 @@ for f in claim job last claim.* job.*; do
 [ ! -f "$f" ] || printf '%s %s\\n' "$f" "$(cat "$f")"
 done
 [ -z "$(find claim claim.* -mmin -1 2>/dev/null)" ] || echo fresh
-find ends failures stop released -type f 2>/dev/null
+find ends failures stop released failed -type f 2>/dev/null
 [ ! -d logs ] || find logs -type f -name '*.txt' -exec wc -c {{}} +
 exit 0
 """
@@ -34,7 +34,7 @@ END = re.compile(r"ends/(\d+)/(\d+)/(\d+|batch)(?:\.(\d+))?")  # with the code i
 FAILURE = re.compile(r"failures/(\d+)-(\d+)/(\d+)-(\d+)")
 LOG = re.compile(r"\s*(\d+) logs/(\d+)-(\d+)\.txt")
 OWNED = re.compile(r"(claim|job)(?:\.(\d+))? (.*)")
-STOP = re.compile(r"(stop|released)/(\d+)")
+STOP = re.compile(r"(stop|released|failed)/(\d+)")
 BATCH = -1  # the rank of the batch script in exit records
 
 Note = Mapping[str, Any]
@@ -65,6 +65,9 @@ class Seen(NamedTuple):
         frozenset()
     )  # tasks that are nodes of an elastic job and were released
     short: Mapping[AttemptKey, Note] = {}  # exit records in the names of files
+    failed: frozenset[int] = (
+        frozenset()
+    )  # tasks that have failed for good, if `max_failed` counts them
 
     @property
     def claim(self) -> str:
@@ -127,7 +130,7 @@ def read(text: str) -> Seen:
     """Return what the files of a run say, from the output of LOOK."""
     owned: dict[str, dict[int, str]] = {"claim": {}, "job": {}}
     ends, codes, logs = set[AttemptKey](), dict[AttemptKey, int](), dict[tuple[int, int], int]()
-    away: dict[str, set[int]] = {"stop": set(), "released": set()}
+    away: dict[str, set[int]] = {"stop": set(), "released": set(), "failed": set()}
     short = dict[AttemptKey, Note]()
     last: dict[str, Any] | None = None
     for line in text.splitlines():
@@ -158,6 +161,7 @@ def read(text: str) -> Seen:
         frozenset(away["stop"]),
         frozenset(away["released"]),
         short,
+        frozenset(away["failed"]),
     )
 
 

@@ -75,7 +75,7 @@ def _lines(base: str) -> Iterator[str]:
     claims = ("claim", *(name for name in owned if name.startswith("claim.")))
     if time.time() - max(_changed_s(os.path.join(base, name)) for name in claims) < FRESH_S:
         yield "fresh"
-    for folder in ("ends", "failures", "stop", "released"):
+    for folder in ("ends", "failures", "stop", "released", "failed"):
         for path in _files(os.path.join(base, folder)):
             yield path[len(base) + 1 :]
     for path in _files(os.path.join(base, "logs")):

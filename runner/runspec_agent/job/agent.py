@@ -103,22 +103,7 @@ class Agent:
             claim = self.at + self.env.get("RUNSPEC_CLAIM", "claim")
             holder = record_formats.holder(self.bucket.claim(claim, self.place.job.encode()), claim)
             if holder == self.place.job:
-                if self._stopped():
-                    print_line("{}, leaving".format(stop_request.WHY))
-                    return STOPPED
-                ended = self._ended_before()
-                if ended is not None:
-                    return ended
-                self._begin(signals)
-                if self._follows_loss():
-                    return Failures(self.bucket, self.at, self.record).end(
-                        self.place, LOST, "the attempt before was lost"
-                    )
-                if self.record.get("elastic"):
-                    return self._elastic(argv, signals)
-                if self.record["shape"] == "array" and self.record["nodes"] > 1:
-                    return self._published(self._in_step(argv, signals))
-                return self._published(self.judge(self._together(argv, signals)))
+                return self._work(argv, signals)
         finally:
             files.remove_tree(self.folder)
             if self.usage is not None:
@@ -133,11 +118,50 @@ class Agent:
         print_line("duplicate of {}, leaving".format(holder))
         return 0
 
+    def _work(self, argv: List[str], signals: Signals) -> int:
+        """Run this node in the job that has claimed the run, unless its task is to end before."""
+        if self._stopped():
+            print_line("{}, leaving".format(stop_request.WHY))
+            return STOPPED
+        ended = self._ended_before()
+        if ended is not None:
+            return ended
+        self._begin(signals)
+        if self._follows_loss():
+            return Failures(self.bucket, self.at, self.record).end(
+                self.place, LOST, "the attempt before was lost"
+            )
+        if self._is_halted():
+            return self._halt()
+        if self.record.get("elastic"):
+            return self._elastic(argv, signals)
+        if self.record["shape"] == "array" and self.record["nodes"] > 1:
+            code = self._in_step(argv, signals)
+        else:
+            code = self.judge(self._together(argv, signals))
+        if code == STOPPED and self._is_halted():
+            return self._halt()
+        if code == 0:
+            stop_request.unmark(self.bucket, self.at, self.place, self.record)
+        return self._published(code)
+
     def _stopped(self) -> bool:
         """Return whether this task was stopped; only tasks of a sweep can be stopped separately."""
         return bool(self.record["sweep"]) and stop_request.is_stopped(
             self.bucket, self.at, self.index
         )
+
+    def _is_halted(self) -> bool:
+        return stop_request.is_halted(self.bucket, self.at, self.index, self.record)
+
+    def _halt(self) -> int:
+        """Return the exit code of a node that ends because of `max_failed`.
+
+        Services that know nothing else must not start it again; the end record has the real one.
+        """
+        self.cause, self.failed_with = end_causes.STOPPED, STOPPED
+        print_line(stop_request.HALTED)
+        return 1 if self.record.get("ends") else STOPPED
 
     def _ended_before(self) -> Optional[int]:
         """Return the exit code of an attempt that is not to begin, because a rule has ended the task before."""
@@ -161,7 +185,9 @@ class Agent:
     def _begin(self, signals: Signals) -> None:
         """Find out the number of this attempt, and upload the log from here on."""
         if "stop_s" in self.record:
-            self.heed = stop_request.StopPoller(self._stopped, self.record["stop_s"])
+            self.heed = stop_request.StopPoller(
+                lambda: self._stopped() or self._is_halted(), self.record["stop_s"]
+            )
             self.heed.start()
         if "RUNSPEC_ATTEMPT" not in self.env:
             self.place = self.place._replace(attempt=self._number(signals))
@@ -224,6 +250,11 @@ class Agent:
                     self.log.once()
             except (OSError, Failure) as error:
                 print_line("the log cannot be saved: {}".format(error))
+
+    def mark_failed(self) -> None:
+        """Count this task as failed, although its program did not: see `max_failed`."""
+        if self.begun:
+            stop_request.mark_failed(self.bucket, self.at, self.place, self.record)
 
     def note(self, code: int, why: Optional[str]) -> int:
         """Record how this node has ended, and return its exit code: a success that cannot be recorded is none."""

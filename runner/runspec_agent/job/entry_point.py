@@ -6,7 +6,7 @@ from typing import List, Optional
 
 from runspec_agent import extensions
 from runspec_agent.base import boot_folder, end_causes, process
-from runspec_agent.base.job_env import Failure, NoSpace
+from runspec_agent.base.job_env import LOST, STOPPED, Failure, NoSpace
 from runspec_agent.base.process import Signals
 from runspec_agent.base.task_identity import rename, restore_path
 from runspec_agent.job import agent_watch
@@ -69,6 +69,8 @@ def _run(agent: Agent, argv: List[str], signals: Signals, watch: Optional[Watch]
         why, code = str(failure), failure.code if ended is None else ended
         if agent.ended_with is None:
             agent.cause = end_causes.AGENT
+            if code not in (LOST, STOPPED):
+                agent.mark_failed()
     agent.keep()
     code = agent.note(code, why)
     if agent.times is not None:

@@ -125,6 +125,10 @@ class Batch:
             _tell("{}, leaving".format(stop_request.WHY))
             self._note(STOPPED, stop_request.WHY)
             return STOPPED
+        if self._is_halted():
+            _tell(stop_request.HALTED)
+            self._note(STOPPED, stop_request.HALTED)
+            return STOPPED
         if self._is_released():
             return self._give_back()
         if self._succeeded():
@@ -137,11 +141,37 @@ class Batch:
             _tell(why)
         else:
             try:
-                code, why = self._program(argv, signals), None
+                code, why = self._attended(argv, signals), None
             except Failure as failure:
                 code, why = failure.code, str(failure)
                 _tell(why)
         return self._ended(code, why, signals)
+
+    def _attended(self, argv: List[str], signals: Signals) -> int:
+        """Run the program; with `max_failed`, end it once so many tasks have failed."""
+        if self.record.get("max_failed") is None:
+            return self._program(argv, signals)
+        poller = stop_request.StopPoller(self._is_halted, stop_request.LOOK_S)
+        poller.start()
+        try:
+            return self._program(argv, signals)
+        finally:
+            poller.finish()
+
+    def _is_halted(self) -> bool:
+        return stop_request.is_halted(self.bucket, self.at, self.place.task, self.record)
+
+    def _count(self, code: int) -> None:
+        """Count this task if it has failed, and cancel those that wait if it is one too many: see `max_failed`."""
+        if code == 0:
+            stop_request.unmark(self.bucket, self.at, self.place, self.record)
+            return
+        stop_request.mark_failed(self.bucket, self.at, self.place, self.record)
+        array = self.env.get("SLURM_ARRAY_JOB_ID")
+        if array and stop_request.is_halted(self.bucket, self.at, -1, self.record):
+            said = slurm_commands.run(["scancel", "--state=PENDING", array], self.env)
+            if said is not None:  # each leaves when it starts
+                _tell("cannot cancel pending tasks of this job: {}".format(said))
 
     def _succeeded(self) -> bool:
         """Return whether an earlier attempt succeeded, for an array that was requeued because other tasks failed."""
@@ -214,6 +244,8 @@ class Batch:
         if claim == CANCELLED.encode() or stop_request.is_stopped(
             self.bucket, self.at, self.place.task
         ):
+            return None
+        if self._is_halted():
             return None
         shown = slurm_commands.shown(_name(self.env), self.env)
         # This process may have been stopped, and so has not kept the timeout.
@@ -298,10 +330,11 @@ class Batch:
         if code in (AGAIN, STOPPED) and not signals.stopping and self._is_released():
             return self._give_back()
         if code == STOPPED and signals.stopping:
-            why = why or "told to end"
+            why = why or (stop_request.HALTED if self._is_halted() else "told to end")
         elif (code == STOPPED and self.lost.has_failed()) or code not in (AGAIN, STOPPED):
             if self.record.get("elastic"):
                 self._call_off()
+            self._count(code)
         elif self.lost.again():
             why = self._requeued(why)
             if why is None:

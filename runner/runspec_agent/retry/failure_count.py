@@ -7,6 +7,7 @@ from typing import Any, Dict, Optional
 from runspec_agent.base import retry_rules
 from runspec_agent.base.job_env import LOST, STOPPED, NoSpace
 from runspec_agent.base.task_identity import TaskIdentity
+from runspec_agent.retry import stop_request
 from runspec_agent.store.base import Bucket
 
 AGAIN = LOST  # the exit code that makes a service start another attempt
@@ -16,7 +17,7 @@ class Failures:
     """The failures of a run's nodes. *at* is the run's prefix in the store."""
 
     def __init__(self, bucket: Bucket, at: str, record: Dict[str, Any]) -> None:
-        self.bucket, self.record = bucket, record
+        self.bucket, self.root, self.record = bucket, at, record
         self.at = at + "failures/"
         self.oom = at + "oom/{}/{}/"  # has the ranks of nodes of an attempt that ran out of memory
         self.over = at + "over/"  # names TASK-CODE of tasks that a rule of `retry.on` has ended
@@ -53,6 +54,7 @@ class Failures:
             )
             sys.stderr.flush()
             return AGAIN
+        stop_request.mark_failed(self.bucket, self.root, identity, self.record)
         return self.shown(code)
 
     def note_oom(self, identity: TaskIdentity) -> None:
@@ -74,6 +76,7 @@ class Failures:
             self._put("{}{}-{}".format(self.over, identity.task, code), b"")
         print("runspec: {}: retry.on says stop".format(why), file=sys.stderr)
         sys.stderr.flush()
+        stop_request.mark_failed(self.bucket, self.root, identity, self.record)
         return self.shown(code)
 
     def has_failed(self, identity: TaskIdentity, attempt: int) -> bool:

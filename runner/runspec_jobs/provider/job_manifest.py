@@ -185,6 +185,8 @@ def kept_outputs(spec: Spec) -> list[dict[str, Any]]:
 def _make_optional_fields(spec: Spec) -> dict[str, Any]:
     """Return the fields that only some jobs have, so that the records of other jobs do not change."""
     fields: dict[str, Any] = dict(spec.retry.rules)
+    if spec.max_failed is not None:
+        fields["max_failed"] = spec.max_failed
     if spec.global_batch is not None:
         fields["global_batch"] = spec.global_batch
     if spec.signal is not None:

@@ -125,6 +125,9 @@ def signed_problems(spec: Spec, hint: str) -> Iterator[Problem]:
     if spec.retry.on:
         message = "which attempts are followed by another one is decided by the Python agent"
         yield Problem(("retry", "on"), message, f"remove on, or {hint}", at="key")
+    if spec.max_failed is not None:
+        message = "tasks with signed URLs do not see how many others have failed"
+        yield Problem(("max_failed",), message, f"remove it, or {hint}", at="key")
     count = len(tasks(spec)) * spec.cluster.nodes.max
     if spec.outputs and count > SIGNED_OUTPUTS:
         message = (

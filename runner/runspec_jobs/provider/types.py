@@ -546,3 +546,23 @@ def blamed(nodes: Iterable[NodeStatus]) -> NodeStatus | None:
         return ENDED_BY_OTHERS.get(node.exit_code, 0) if node.exit_code else 3
 
     return min((node for node in nodes if node.state is State.FAILED), key=order, default=None)
+
+
+def list_halted(record: Mapping[str, Any], failed: Collection[int], count: int) -> set[int]:
+    """Return the tasks, of *count*, that `max_failed` of *record* has ended or keeps from starting.
+
+    *failed* are those with a file `failed/TASK`: see `runspec_agent.retry.stop_request`.
+    """
+    most = record.get("max_failed")
+    return set() if most is None or len(failed) < most else set(range(count)) - {*failed}
+
+
+def tell_halted(status: Status, most: int | None) -> Status:
+    """Return the *status* of a run at its end with how many tasks `max_failed`, which is *most*, has ended."""
+    states = {(node.task, node.state) for node in status.nodes}
+    failed = sum(state is State.FAILED for _, state in states)
+    rest = sum(state is State.CANCELLED for _, state in states)
+    if most is None or status.state is not State.FAILED or failed < most or not rest:
+        return status
+    said = f"max_failed: {most}: {failed} tasks have failed, and the other {rest} were cancelled"
+    return status._replace(reason=f"{status.reason}; {said}" if status.reason else said)

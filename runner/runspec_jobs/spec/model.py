@@ -786,6 +786,11 @@ class Spec(Model):
     max_parallel: Positive | None = Field(
         default=None, description="Largest number of tasks of a sweep that run at the same time."
     )
+    max_failed: Positive | None = Field(
+        default=None,
+        description="Number of tasks of a sweep after whose failure the sweep ends: no other task starts, and those "
+        "that run are told to end. A task has failed when no attempt of it follows. Without it, all tasks run.",
+    )
     metric: Metric | None = Field(
         default=None,
         description="The number by which `runspec report` ranks the tasks of a sweep, or compares "

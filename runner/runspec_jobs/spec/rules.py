@@ -265,8 +265,12 @@ def _check_sweep(spec: Spec) -> Iterator[Problem]:
     if count > MAX_TASKS:
         message = f"the sweep has {count:,} tasks; at most {MAX_TASKS:,} are allowed"
         yield Problem(("sweep",), message, "use fewer values, or several specs", at="key")
-    if spec.max_parallel is not None and not spec.sweep:
-        yield Problem(("max_parallel",), "'max_parallel' needs a sweep", "remove it", at="key")
+    for key in ("max_parallel", "max_failed"):
+        if getattr(spec, key) is not None and not spec.sweep:
+            yield Problem((key,), f"'{key}' needs a sweep", "remove it", at="key")
+    if spec.max_failed is not None and spec.cluster.nodes.elastic:
+        message = "the nodes of elastic jobs do not count the jobs that have failed"
+        yield Problem(("max_failed",), message, "remove it, or set nodes: N", at="key")
 
 
 def _check_lengths(where: Path, part: Mapping[str, tuple[str, ...]]) -> Iterator[Problem]:

@@ -49,6 +49,8 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
         {"container": {"image": "python:3.11", "requirements": ["six"]}},
         ("container", "requirements"),
     ),
+    "rules": ({"retry": {"on": [{"exit_codes": [1], "action": "stop"}]}}, ("retry", "on")),
+    "tasks that count others": ({"sweep": {"a": "1..3"}, "max_failed": 2}, ("max_failed",)),
     "a store": ({"mounts": [STORE]}, ("mounts", 0, "source")),
     "saving while it runs": ({"outputs": [{**OUTPUT, "sync": "1m"}]}, ("outputs", 0, "sync")),
     "outputs of many tasks": ({"outputs": [OUTPUT], "sweep": {"a": "1..101"}}, ("sweep",)),

@@ -66,7 +66,8 @@ FIELDS = [
     "cluster.nodes", "cluster.cpus", "cluster.memory", "cluster.capacity", "cluster.placement",
     "container.image", "container.requirements", "container.shm", "env.A", "secrets.A", "launch",
     "processes_per_node", "global_batch", "run", "smoke", "sweep.n", "sweep.list", "sweep.random", "sweep.list.a",
-    "max_parallel", "retry.attempts", "retry.on", "timeout", "ulimits.memlock", "ulimits.nofile", "ulimits.stack",
+    "max_parallel", "max_failed", "retry.attempts", "retry.on", "timeout",
+    "ulimits.memlock", "ulimits.nofile", "ulimits.stack",
     "mounts", "scaling", "metric", "metric.stop",
     "outputs", "name", "provider", "providers.local.engine", "providers.local.without_gpus",
 ]  # fmt: skip
@@ -94,7 +95,8 @@ def test_models_and_schema_agree_on_every_kind_of_value_in_every_field(
 
 # What only fields together, or a look at the digits, can tell.
 TOGETHER = (
-    "'command' and 'run'", "launch: none starts", "'max_parallel' needs", "'stop' needs", "min (", "'5..1'",
+    "'command' and 'run'", "launch: none starts", "'max_parallel' needs", "'max_failed' needs", "'stop' needs", "min (",
+    "'5..1'",
     "an MPI job", *(f"'{name}' is no image" for name in ("1..3", "NO", "16GiB")),
 )  # fmt: skip
 
