@@ -413,7 +413,11 @@ def _shared(at: tuple[str | int, ...], key: str, options: AwsOptions) -> Iterato
 
 
 def _secret(at: Path, key: str, source: str) -> Iterator[Problem]:
-    if not (SECRETS_MANAGER.fullmatch(source) or PARAMETER.fullmatch(source)):
+    if source == key:
+        message = "a job on AWS Batch reads secrets from a store of AWS, and not from your shell"
+        hint = f"store it in Secrets Manager, write secrets: {{{at[-1]}: NAME}}, and aws-sm:ARN for NAME in the profile"
+        yield Problem(at, message, hint)
+    elif not (SECRETS_MANAGER.fullmatch(source) or PARAMETER.fullmatch(source)):
         message = f"a job on AWS Batch cannot read the profile's source of the secret '{key}'"
         hint = "keep it in Secrets Manager (aws-sm:ARN) or the Parameter Store (aws-ssm:NAME)"
         yield Problem(at, message, hint)

@@ -362,9 +362,9 @@ def _read_requirements(spec: Spec, base: Path) -> tuple[tuple[str, ...], list[Pr
 
 
 def _fill_env(text: SourceFile, base: Path) -> SourceFile:
-    """Return *text* with the variables of its `env_file`. Raises InvalidSpec if it cannot be read."""
+    """Return *text* with the variables of its `env_file` and of the shell. Raises InvalidSpec if one is not there."""
     try:
-        return fill_env(text, lambda named: _read_beside(base, named))
+        return fill_env(text, lambda named: _read_beside(base, named), os.environ)
     except NotOfCheckout as exc:
         problem = Problem((ENV_FILE,), exc.message, "copy it beside the job file")
     except (OSError, UnicodeDecodeError) as exc:

@@ -14,7 +14,9 @@ from runspec_jobs.errors import UsageError
 from runspec_jobs.load.source import InvalidSpec, SourceFile
 from runspec_jobs.regex import regex
 from runspec_jobs.spec.model import Spec
+from runspec_jobs.spec.placeholders import literal
 from runspec_jobs.spec.scaling import write_spec
+from runspec_jobs.spec.types import FROM_CALLER
 
 PART = regex(r"\.?([A-Za-z_][A-Za-z0-9_-]*)|\[([0-9]{1,6})\]|\.([0-9]{1,6})(?=[.\[]|$)")
 KINDS = {"int": "a number", "float": "a number", "bool": "true or false"}
@@ -287,23 +289,29 @@ class EnvLine(NamedTuple):
     hint: str | None = None
 
 
-def fill_env(text: SourceFile, read_beside: Callable[[str], str]) -> SourceFile:
-    """Return *text* with the variables of its `env_file` in `env`, so that a record of it needs no other file.
+def fill_env(
+    text: SourceFile, read_beside: Callable[[str], str], caller: Mapping[str, str]
+) -> SourceFile:
+    """Return *text* with the variables of its `env_file` and of *caller* in `env`: a record of it needs nothing else.
 
-    *read_beside* returns the content of the file. What it raises is raised, and InvalidSpec for lines that are wrong.
+    *read_beside* returns the content of the file. What it raises is raised, and InvalidSpec for lines that are wrong
+    and for variables that *caller* lacks.
     """
     value = None if text.document is None else text.document.value
-    if not isinstance(value, dict) or not isinstance(named := value.get(ENV_FILE), str):
+    if not isinstance(value, dict):
         return text
-    own = value.get("env") or {}
-    if not isinstance(own, dict):
-        return text  # which is said when the spec is read
-    lines = list(parse_env_file(read_beside(named)))
-    wrong = [line for line in lines if line.what]
+    named, own = value.get(ENV_FILE), value.get("env") or {}
+    # A value of another kind is a problem when the spec is read.
+    if not isinstance(own, dict) or not (isinstance(named, str) or FROM_CALLER in own.values()):
+        return text
+    lines = list(parse_env_file(read_beside(named))) if isinstance(named, str) else []
+    wanted = [name for name, given in own.items() if given == FROM_CALLER]
+    wrong = [
+        *_find_wrong_lines(str(named), lines),
+        *(_explain_unset(name) for name in wanted if name not in caller),
+    ]
     if wrong:
-        text.add_problems(
-            Problem((ENV_FILE,), f"{named}:{line.number}: {line.what}", line.hint) for line in wrong
-        )
+        text.add_problems(wrong)
         raise InvalidSpec(text)
     origins = dict(text.origins)
     rest = Map({key: item for key, item in value.items() if key != ENV_FILE})
@@ -313,11 +321,27 @@ def fill_env(text: SourceFile, read_beside: Callable[[str], str]) -> SourceFile:
         if line.name not in own:
             path: Path = ("env", line.name)
             origins[path] = f"{named}:{line.number}"
-            filled = _replace_at(filled, path, Text(line.value, plain=False), origins[path])
+            new = Text(literal(line.value), plain=False)
+            filled = _replace_at(filled, path, new, origins[path])
+    for name in wanted:
+        origins["env", name] = f"{name} of your shell"
+        new = Text(literal(caller[name]), plain=False)
+        filled = _replace_at(filled, ("env", name), new, origins["env", name])
     made = SourceFile(text.name, text.data, Document(filled), text.diagnostics)
     assert isinstance(filled, dict), "BUG: it was a mapping"
     made.origins, made.changed = origins, write_spec(filled)
     return made
+
+
+def _find_wrong_lines(named: str, lines: Sequence[EnvLine]) -> Iterator[Problem]:
+    for line in lines:
+        if line.what:
+            yield Problem((ENV_FILE,), f"{named}:{line.number}: {line.what}", line.hint)
+
+
+def _explain_unset(name: str) -> Problem:
+    hint = f"export {name}=VALUE, or write the value here"
+    return Problem(("env", name), f"{name} is not set in your shell", hint)
 
 
 def parse_env_file(content: str) -> Iterator[EnvLine]:

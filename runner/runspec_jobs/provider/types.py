@@ -7,14 +7,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, BinaryIO, ClassVar, Literal, Protocol
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.errors import RemoteError
 from runspec_jobs.provider.node_ends import OF_PEER
 from runspec_jobs.provider.steps import Request
 from runspec_jobs.spec.field_marks import Anyone, User
-from runspec_jobs.spec.types import Key, Model, make_match_validator
+from runspec_jobs.spec.types import SHELL, Key, Model, make_match_validator
 
 Progress = Callable[
     [int, int], None
@@ -45,6 +45,22 @@ LocalSecret = Annotated[
 """The source of a secret that runspec itself needs before it asks any service."""
 
 
+class SecretSources(dict[str, str]):
+    """Where secrets are, by name; a variable of the caller's shell, which a spec names, is its own source."""
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or str(key).startswith(SHELL)
+
+    def __missing__(self, key: str) -> str:
+        if key.startswith(SHELL):
+            return key
+        raise KeyError(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the source of the secret *key*, or *default*."""
+        return super().get(key, key if key.startswith(SHELL) else default)
+
+
 class Options(Model):
     """The base class of every provider's `options_model`: the settings of an account, from the profile.
 
@@ -52,8 +68,9 @@ class Options(Model):
     by `check`, not by the model, so that a spec can be checked without a profile.
     """
 
-    secrets: User[Mapping[Key, SecretSource]] = Field(
+    secrets: User[Annotated[Mapping[Key, SecretSource], AfterValidator(SecretSources)]] = Field(
         default={},
+        validate_default=True,
         description="Where the value of each secret is stored: `env:NAME`, `file:/path`, or a secret "
         "store of the cloud; the page of each provider says which of them it has.",
     )

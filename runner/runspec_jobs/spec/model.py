@@ -32,6 +32,7 @@ from runspec_jobs.spec.types import (
     BYTES,
     KIB,
     Bytes,
+    EnvValue,
     ExitCodes,
     Folder,
     Free,
@@ -44,7 +45,7 @@ from runspec_jobs.spec.types import (
     Positive,
     Saves,
     Seconds,
-    SecretName,
+    Secrets,
     Sha256,
     Tries,
     Truth,
@@ -710,21 +711,23 @@ class Spec(Model):
     outputs: tuple[Output, ...] = Field(
         default=(), description="Folders that the job writes and that are saved."
     )
-    env: Mapping[Variable, Free] = Field(
+    env: Mapping[Variable, EnvValue] = Field(
         default={},
         description="Environment variables. A value reaches the job exactly as it is written: `3.10` "
         "stays `3.10`. runspec adds `PYTHONUNBUFFERED=1`, so that Python prints a line when the program does; "
-        '`PYTHONUNBUFFERED: ""` has Python collect its output instead.',
+        '`PYTHONUNBUFFERED: ""` has Python collect its output instead. '
+        "`{from: caller}` is the value in the shell that calls `plan` or `apply`.",
     )
     env_file: Word | None = Field(
         default=None,
         description="A file beside the spec with more variables, a line `NAME=VALUE` for each. Plans and records have "
         "them as they have `env`, whose values come first: it is no place for secrets.",
     )
-    secrets: Mapping[Variable, SecretName] = Field(
+    secrets: Secrets = Field(
         default={},
         description="Environment variables whose values are secret: the name of a variable, and the name "
-        "under which the profile says where its value is stored.",
+        "under which the profile says where its value is stored, or `{from: caller}` for the value in the shell "
+        "that calls `apply`.",
     )
     params: Mapping[Key, Param] = Field(
         default={},

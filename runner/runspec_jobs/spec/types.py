@@ -21,7 +21,9 @@ from pydantic import (
     PlainSerializer,
     SerializationInfo,
     ValidationInfo,
+    ValidatorFunctionWrapHandler,
     WithJsonSchema,
+    WrapValidator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -272,6 +274,17 @@ Ports = Annotated[
 ]
 
 
+# What a spec writes in place of a value that the caller's shell has.
+FROM_CALLER = {"from": "caller"}
+CALLER_SCHEMA = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["from"],
+    "properties": {"from": {"const": "caller"}},
+}
+SHELL = "env:"  # the source of a secret that is a variable of the caller's shell
+
+
 def make_serializer(form: Callable[[Any], str]) -> PlainSerializer:
     """Return the serializer of a value that a file writes differently; it acts in the context AS_WRITTEN only."""
 
@@ -293,6 +306,9 @@ Truth = Annotated[bool, BeforeValidator(_parse_truth)]
 Word = Annotated[str, Field(min_length=1), BeforeValidator(_parse_word)]
 Free = Annotated[
     str, BeforeValidator(_free), WithJsonSchema({"type": ["string", "number", "boolean"]})
+]
+EnvValue = Annotated[
+    Free, WithJsonSchema({"oneOf": [{"type": ["string", "number", "boolean"]}, CALLER_SCHEMA]})
 ]
 
 
@@ -385,6 +401,33 @@ SecretName = Annotated[
         )
     ),
     WithJsonSchema({"type": "string", "pattern": KEY}),
+]
+
+
+def _read_secrets(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    """Return names of secrets; that of one of the caller's shell is its source, which no profile can name so."""
+    if not isinstance(value, Mapping):
+        return read(value)
+    theirs = {name for name, given in value.items() if given == FROM_CALLER}
+    for name, given in value.items():
+        if isinstance(given, Mapping) and name not in theirs:
+            raise make_error(f"'{name}' is not the name of a secret", "write {from: caller}")
+    names = read({name: "caller" if name in theirs else v for name, v in value.items()})
+    return {name: SHELL + name if name in theirs else v for name, v in names.items()}
+
+
+def _write_secrets(value: Mapping[str, str]) -> dict[str, Any]:
+    return {k: FROM_CALLER if v.startswith(SHELL) else v for k, v in value.items()}
+
+
+_KEY_SCHEMA = {"type": "string", "pattern": KEY}
+Secrets = Annotated[
+    Mapping[
+        Variable,
+        Annotated[SecretName, WithJsonSchema({"oneOf": [_KEY_SCHEMA, CALLER_SCHEMA]})],
+    ],
+    WrapValidator(_read_secrets),
+    PlainSerializer(_write_secrets),
 ]
 Folder = Annotated[
     str,

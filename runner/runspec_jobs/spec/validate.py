@@ -12,13 +12,14 @@ from pydantic_core import ErrorDetails
 
 from runspec_jobs.diagnostics import peer_words
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
+from runspec_jobs.document.nodes import Text
 from runspec_jobs.document.reader import Document, Value
 from runspec_jobs.regex import regex
 from runspec_jobs.spec.field_marks import list_models
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.placeholders import PLACE, resolve_params, unescape_placeholders
 from runspec_jobs.spec.rules import NOTHING_TO_RUN, find_broken
-from runspec_jobs.spec.types import RECORDED
+from runspec_jobs.spec.types import FROM_CALLER, RECORDED
 
 M = TypeVar("M", bound=BaseModel)
 UNKNOWN = "unknown key '"
@@ -43,7 +44,7 @@ NO_SECRETS = ("key_pair", "kms_key", "public_key")  # names and places of keys
 
 def parse_spec(document: Document) -> tuple[Spec | None, list[Problem]]:
     """Return the spec in *document*, or None, and all problems in it."""
-    value, wrong, params = resolve_params(document.value)
+    value, wrong, params = resolve_params(_without_callers(document.value))
     spec, problems = parse_model(Spec, value)
     if wrong:
         places = {problem.path for problem in wrong}
@@ -61,12 +62,21 @@ def parse_spec(document: Document) -> tuple[Spec | None, list[Problem]]:
     return _unescape(spec), []
 
 
+def _without_callers(value: Value) -> Value:
+    """Return a parsed spec with an empty value for each variable of `env` that is from the caller and not known yet."""
+    env = value.get("env") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(env, dict) or FROM_CALLER not in env.values():
+        return value
+    known = {k: Text("", plain=False) if v == FROM_CALLER else v for k, v in env.items()}
+    return {**value, "env": known}
+
+
 def find_rest(document: Document, problems: Iterable[Problem]) -> Spec | None:
     """Return what is valid in *document* without what *problems* are about, so that more of it can be checked at once.
 
     The version and the name are filled in if they are missing. Return None if the rest is no spec.
     """
-    value, _, _ = resolve_params(document.value)
+    value, _, _ = resolve_params(_without_callers(document.value))
     gone = [_find_there(value, problem.path) for problem in problems]
     rest = _drop_keys(value, [path for path in gone if path])
     known = {"apiVersion": "runspec/v1", "name": "job", **rest} if isinstance(rest, dict) else rest

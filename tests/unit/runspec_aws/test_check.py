@@ -151,6 +151,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         ("mounts", 0, "source"),
     ),
     "a secret nobody named": ({"secrets": {"T": "hf"}}, {}, ("secrets", "T")),
+    "a secret of the shell": ({"secrets": {"T": {"from": "caller"}}}, {}, ("secrets", "T")),
     "a secret of this machine": (
         {"secrets": {"T": "hf"}},
         {"secrets": {"hf": "env:T"}},
