@@ -129,6 +129,16 @@ def test_references_to_variables_are_their_values_or_are_left_to_a_shell() -> No
     assert read_only(take(make_job(secret))).run == "exec run --t=\"${T}\" 'a b'\n"
 
 
+def test_the_value_of_a_secret_is_in_no_argument() -> None:
+    env = [{"name": "DB_PASSWORD", "value": "hunter-seven"}]
+
+    imported = take(make_job({"env": env, "command": ["run", "--p=$(DB_PASSWORD)"]}))
+
+    spec = read_only(imported)
+    assert spec.run == 'exec run --p="${DB_PASSWORD}"\n' and "DB_PASSWORD" in spec.secrets
+    assert "hunter-seven" not in str(imported)
+
+
 def test_pods_with_an_index_become_tasks_of_a_sweep() -> None:
     container = {
         "command": ["run", "$(JOB_COMPLETION_INDEX)"],
