@@ -61,6 +61,16 @@ SAID: Mapping[str, Said] = {
         'container: {image: "a:1", entrypoint: image, args: [serve]}\n',
         provider="slurm",
     ),
+    "ext_data": Said(
+        "mounts",
+        "mounts:\n"
+        "- {name: a, source: 's3://bucket/data', target: /job/a, anonymous: true}\n"
+        "- {name: b, source: 'az://acct/set/data', target: /job/b, anonymous: true}\n"
+        "run: echo a\n",
+    ),
+    "stop_all_on_failure": Said(
+        "max_failed", "sweep: {n: 1..9}\nmax_failed: 1\nrun: echo a\n"
+    ),
     "env_file": Said("env_file", "env_file: vars.env\nrun: echo $A\n"),
     "ports": Said("ports", "ports: [8888]\nrun: echo a\n"),
     "signal_before_timeout": Said(

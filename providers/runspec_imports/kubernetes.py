@@ -172,6 +172,9 @@ def walk_texts(value: object) -> list[str]:
 def _take_retries(source: ForeignMap, draft: Draft) -> None:
     per_index = source.number("backoffLimitPerIndex")
     limit = source.number("backoffLimit")
+    failed = source.number("maxFailedIndexes")
+    if failed is not None and "sweep" in draft.spec:
+        draft.spec["max_failed"] = failed + 1  # the sweep ends with this one
     retries = next((n for n in (per_index, limit) if n is not None), DEFAULT_RETRIES)
     attempts = min(retries + 1, MOST_ATTEMPTS)
     if retries >= MOST_ATTEMPTS:

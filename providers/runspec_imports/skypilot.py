@@ -107,7 +107,7 @@ def _take_env(source: ForeignMap, draft: Draft) -> dict[str, str]:
 
 def _take_workdir(source: ForeignMap, draft: Draft) -> str:
     """Return the lines that fill the folder of the scripts."""
-    value = source.pop("workdir")
+    value = source.pop("workdir" if "workdir" in source else "working_dir")
     if isinstance(value, Text) and value:
         draft.add_mount("workdir", _find_source(value), "/job/workdir")
         return FOLDER + COPY

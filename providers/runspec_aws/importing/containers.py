@@ -18,6 +18,7 @@ RESERVED = "AWS_BATCH"  # the service sets these variables itself
 SIZES = {"VCPU": "cpus", "MEMORY": "memory", "GPU": "gpus"}
 # Limits that every provider has; those in bytes have units.
 LIMITS, SIZED = ("memlock", "nofile", "stack"), ("memlock", "stack")
+EFA = "/dev/infiniband/"
 NONE_NEEDED = "the container's own disk has room for it"
 
 
@@ -152,6 +153,13 @@ def _take_volumes(source: ForeignMap, draft: Draft) -> None:
 def _take_linux(source: ForeignMap, draft: Draft) -> None:
     if size := source.number("sharedMemorySize"):
         draft.container["shm"] = f"{size}MiB"
+    for device in source.maps("devices"):
+        if device.text("hostPath").startswith(EFA):
+            draft.settings["efa"] = True
+            device.clear()
+        else:
+            draft.notes.lose(device.path, "a job of runspec has no such device", device.value)
+            device.clear()
     if source.truth("initProcessEnabled"):
         source.notes.add(
             "initProcessEnabled: runspec's own program starts the job, and waits for its processes"

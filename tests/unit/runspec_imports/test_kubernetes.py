@@ -73,6 +73,7 @@ def test_labels_of_nodes_choose_the_machine(labels: dict[str, str], field: str, 
         ({"activeDeadlineSeconds": 60}, "timeout", 60),
         ({"completions": 3, "parallelism": 2}, "max_parallel", 2),
         ({"completions": 3}, "max_parallel", 1),
+        ({"completions": 3, "parallelism": 3, "maxFailedIndexes": 1}, "max_failed", 2),
     ],
 )
 def test_a_key_of_the_job_becomes_a_field(job: dict[str, Any], field: str, value: Any) -> None:

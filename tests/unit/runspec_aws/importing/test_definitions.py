@@ -61,6 +61,11 @@ def find(spec: Spec, path: str) -> Any:
             "providers.aws-batch.ulimits",
             {"core": "0"},
         ),
+        (
+            {"linuxParameters": {"devices": [{"hostPath": "/dev/infiniband/uverbs0"}]}},
+            "providers.aws-batch.efa",
+            "true",
+        ),
         ({"user": "1000"}, "providers.aws-batch.user", "1000"),
         ({"instanceType": "p4d.24xlarge"}, "providers.aws-batch.instance_types", ["p4d.24xlarge"]),
         (
@@ -191,6 +196,10 @@ def test_roles_secrets_and_the_log_group_are_in_the_profile() -> None:
     [
         ({"privileged": True}, "train.json:8: containerProperties.privileged: "),
         ({"new": {"a": 1}}, "train.json:8: containerProperties.new: runspec has no such setting"),
+        (
+            {"linuxParameters": {"devices": [{"hostPath": "/dev/fuse"}]}},
+            "train.json:10: containerProperties.linuxParameters.devices[0]",
+        ),
         ({"linuxParameters": {"swappiness": 9}}, "train.json:9: containerProperties.linuxParam"),
         (
             {"ulimits": [{"name": "nofile", "softLimit": 1, "hardLimit": 2}]},
