@@ -63,3 +63,8 @@ def expand_home(path: str) -> Path:
         raise UsageError(
             f"'{path}' cannot be expanded: there is no such user", "write the path in full"
         ) from exc
+
+
+def find_ttl_folder() -> Path:
+    """Return the folder with a file for each run of this machine that is destroyed some time after its end."""
+    return find_runs_folder().parent / "ttl"

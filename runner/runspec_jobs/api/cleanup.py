@@ -13,6 +13,8 @@ from runspec_jobs.api.listing import Summary
 from runspec_jobs.api.profiles import load_configured
 from runspec_jobs.engine import clients, end, rescue
 from runspec_jobs.engine.end import forget_group as forget_group
+from runspec_jobs.engine.reporter import Reporter
+from runspec_jobs.engine.status import read_full_status
 from runspec_jobs.errors import Damaged, RunspecError, Unavailable, UnknownOutcome
 from runspec_jobs.load import registry
 from runspec_jobs.logs import outage
@@ -25,7 +27,7 @@ from runspec_jobs.provider import (
     State,
     SupportsOrphans,
 )
-from runspec_jobs.state import probe_leftovers, run_record
+from runspec_jobs.state import chain_record, probe_leftovers, run_record
 
 END_S = 300.0
 TERMINAL = frozenset(str(state) for state in State if state.terminal)
@@ -187,3 +189,100 @@ def _end(client: Client, run: str) -> None:
         if time.monotonic() > until:
             raise UnknownOutcome(f"{run} has not ended yet", "run the same command again")
         time.sleep(next(looks))
+
+
+# What `ttl` of a spec promises.
+
+
+ASK_S = 3_600.0  # between two looks at a run that has not ended, or could not be destroyed
+
+
+class Expired(NamedTuple):
+    """A run that was destroyed, since its `ttl` is over; *why* says why it could not be, and is "" otherwise."""
+
+    run: str
+    ttl_s: int
+    ended_at: float
+    why: str = ""
+
+
+def destroy_expired(now_s: float | None = None) -> Iterator[Expired]:
+    """Destroy the runs that this machine has applied and that ended longer ago than their `ttl`, and yield each.
+
+    A run stays while it may be alive, while another command works on it, and while another run or a job of its chain
+    may still read its outputs. Nobody is asked, and no error is raised.
+    """
+    now = time.time() if now_s is None else now_s
+    for life in run_record.list_lifetimes():
+        if life.failed and now < life.noted_at + ASK_S:
+            continue
+        record = run_record.Record(run_record.find_runs_folder() / life.run)
+        if not record.folder.is_dir():
+            run_record.forget_ttl(life.run)
+            continue
+        ended_at = life.ended_at
+        try:
+            ended_at = _find_end(record, life, now)
+            if ended_at is None or now < ended_at + life.ttl_s or _is_needed(record):
+                continue
+            end.destroy(record, _Impatient())
+            run_record.forget_ttl(life.run)
+            yield Expired(life.run, life.ttl_s, ended_at)
+        except _Busy:
+            continue
+        except RunspecError as exc:
+            run_record.note_ttl(life.run, life.ttl_s, ended_at, failed=True)
+            if ended_at is not None:
+                yield Expired(life.run, life.ttl_s, ended_at, exc.message)
+
+
+def _find_end(record: run_record.Record, life: run_record.Lifetime, now_s: float) -> float | None:
+    """Return when the end of a run was noticed first; None if it may be alive, or nobody knows how it ended."""
+    memory = record.read_memory()
+    if memory.deleted:
+        run_record.forget_ttl(life.run)
+        return None
+    if now_s < (life.ended_at or memory.born) + life.ttl_s:
+        return life.ended_at
+    if memory.status is not None and memory.ended_at is not None:
+        return None if memory.status.state is State.GONE else memory.ended_at
+    if life.ended_at is None and now_s < life.noted_at + min(ASK_S, life.ttl_s):
+        return None
+    status = read_full_status(record)
+    is_over = status.state.terminal and status.state is not State.GONE
+    ended_at = (life.ended_at or now_s) if is_over else None
+    run_record.note_ttl(life.run, life.ttl_s, ended_at)
+    return ended_at
+
+
+def _is_needed(record: run_record.Record) -> bool:
+    """Return whether a run, or a job of the chain, that has not ended may still read outputs of *record*."""
+    for _, memory in run_record.list_all_states():
+        if isinstance(memory, Damaged) or memory.deleted or memory.status is not None:
+            continue
+        if any(one["run"] == record.run for one in memory.about.get("inputs", {}).values()):
+            return True
+    for chain in chain_record.all_chains():
+        jobs = [job for job, run in chain.runs.items() if run == record.run]
+        needing = [job for job, needs in chain.needs.items() if needs.keys() & {*jobs}]
+        if chain.want == "run" and not all(_has_ended(chain.runs.get(job)) for job in needing):
+            return True
+    return False
+
+
+def _has_ended(run: str | None) -> bool:
+    if run is None:
+        return False
+    memory = run_record.Record(run_record.find_runs_folder() / run).read_memory()
+    return memory.deleted or memory.status is not None
+
+
+class _Busy(Exception):
+    """Another command works on the run."""
+
+
+class _Impatient(Reporter):
+    """Ends the work instead of waiting for another command."""
+
+    def wait(self, text: str) -> None:
+        raise _Busy

@@ -147,6 +147,11 @@ class Run:
         spec = self._read_spec_with(b"ports")
         return {} if spec is None else spec.ports
 
+    @property
+    def ttl_s(self) -> int | None:
+        """How many seconds after its end this machine destroys the run; None if it does not."""
+        return run_record.find_ttl(self.id)
+
     def _read_spec_with(self, field: bytes) -> Spec | None:
         """Return the spec if its text has the word *field*: reading a spec takes longer than finding that out."""
         try:

@@ -22,6 +22,8 @@ OF_OUTPUT = (
     errno.EIO,
     errno.EFBIG,
 )  # of a file, or a terminal that has vanished
+# After these verbs, what is past its `ttl` is destroyed.
+DESTROYING = frozenset("apply cancel cost destroy fetch gc list logs outputs report status".split())
 CLOSED_PIPE = 141  # as after SIGPIPE: the reader of standard output has closed it
 # The environment variables in which shells ask for completions, with the program that is typed.
 COMPLETE = {"_RUNSPEC_COMPLETE": PROGRAM, "_RUNSPEC_JOBS_COMPLETE": "runspec-jobs"}
@@ -107,7 +109,12 @@ def _carry_out(words: Sequence[str], given: dict[str, Any]) -> int:
     if given.get("as_json") or given.get("output_format") == "json":
         _print_utf_8()
     try:
-        return carry_out(verb, options)
+        code = carry_out(verb, options)
+        if verb in DESTROYING:
+            from runspec_jobs.cli import destroy  # most of it is imported by then
+
+            destroy.destroy_expired()
+        return code
     except ImportError:
         from runspec_jobs.api import machine  # not every verb needs it
 

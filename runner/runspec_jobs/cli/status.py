@@ -18,6 +18,7 @@ from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import OK, JobFailed, RunspecError, UsageError
 from runspec_jobs.options.watch_verbs import ListOptions, LogsOptions, StatusOptions
 from runspec_jobs.report import usage
+from runspec_jobs.report.numbers import format_seconds
 
 FEW = 8  # nodes whose usage is read
 
@@ -126,7 +127,7 @@ def status(options: StatusOptions) -> int:
     option = of.find_way_on(current)
     shown |= {"cost": spending.spent_json(cost), "usage": usage.write_usage(used)}
     shown |= {"resume": option.command if option is not None and option.sure else None}
-    shown |= {"params": dict(of.params), "ports": dict(of.ports)}
+    shown |= {"params": dict(of.params), "ports": dict(of.ports), "ttl_s": of.ttl_s}
     shown |= {"size": node_table.size_json(of.size(current))}
     output.out_json("runspec.status/v1", shown)
     return OK
@@ -153,6 +154,8 @@ def _status_lines(of: Run, status: Status) -> Iterator[str]:
     if params := of.params:
         shown = ", ".join(f"{name}={value}" for name, value in params.items())
         yield escape_control(f"  parameters: {shown}")
+    if of.ttl_s is not None and not of.destroyed:
+        yield f"  kept until: {format_seconds(of.ttl_s)} after its end"
     if not status.state.terminal:
         yield from (f"  to reach its port: {command}" for command in suggest_tunnels(of))
     yield from spending.spent_lines(spending.of_run(of, status))

@@ -118,6 +118,8 @@ def _choose(
     fresh = run_record.create(
         inputs.text.applied, plan, inputs.facts, base, name, inputs.profile, machines, about
     )
+    if inputs.spec.ttl is not None:
+        run_record.note_ttl(plan.run, inputs.spec.ttl)
     return Choice(fresh, client, f"run {plan.run}", inputs=inputs)
 
 

@@ -822,6 +822,11 @@ class Spec(Model):
         description="A signal that processes of the program get some time before `timeout` if they have a handler for "
         "it: `{name: USR1, before: 2m}`.",
     )
+    ttl: Seconds | None = Field(
+        default=None,
+        description="How long a run and its outputs stay after its end, such as `7d`. The next command of runspec on "
+        "the machine that applied it then destroys the run, as `runspec destroy` does.",
+    )
     providers: Mapping[Name, Mapping[str, Any]] = Field(
         default={},
         description="Settings of single providers, by name. They override those of the profile.",

@@ -26,6 +26,7 @@ from runspec_jobs.spec.sweep import MAX_TASKS, Random
 from runspec_jobs.spec.types import NAME, compiled
 
 RESERVED = "RUNSPEC_"
+LEAST_TTL_S = 60
 ARGUMENT_BYTES = 131_072  # MAX_ARG_STRLEN of Linux, with the NUL at the end
 NOTHING_TO_RUN = "nothing to run"
 
@@ -319,6 +320,11 @@ def _time(spec: Spec) -> Iterator[Problem]:
     if spec.timeout == 0:
         message = "0 s leaves the job no time, and is no limit for several services"
         yield Problem(("timeout",), message, "set timeout: 1m or longer, or remove it for no limit")
+    if spec.ttl is not None and spec.ttl < LEAST_TTL_S:
+        message = (
+            f"{spec.ttl} s leaves nobody the time to fetch the outputs, which are deleted then"
+        )
+        yield Problem(("ttl",), message, "set ttl: 1h or longer, or remove it to keep the run")
 
 
 def _check_retry(spec: Spec) -> Iterator[Problem]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs import record_formats
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.document import reader
@@ -33,7 +34,7 @@ from runspec_jobs.provider import (
 from runspec_jobs.regex import regex
 from runspec_jobs.spec import validate
 from runspec_jobs.state import atomic_io, journal
-from runspec_jobs.state_folder import find_runs_folder as find_runs_folder
+from runspec_jobs.state_folder import find_runs_folder as find_runs_folder, find_ttl_folder
 
 TOKEN = "[0-9a-z]{6}"
 RUN = regex(rf"[a-z][a-z0-9-]*-{TOKEN}")
@@ -202,6 +203,50 @@ def lock_site(waiting: atomic_io.Waiting, *, shared: bool) -> Iterator[None]:
     message = "a destroy --shared" if shared else "an apply, or another destroy --shared"
     with atomic_io.hold_lock(folder / "site.lock", message, waiting, shared=shared):
         yield
+
+
+class Lifetime(NamedTuple):
+    """How many seconds a run stays after its end, and when that was noticed first, in seconds since 1970.
+
+    *noted_at* is when this was written, and *failed* whether the run could not be destroyed then.
+    """
+
+    run: str
+    ttl_s: int
+    ended_at: float | None
+    failed: bool
+    noted_at: float
+
+
+def note_ttl(run: str, ttl_s: int, ended_at: float | None = None, *, failed: bool = False) -> None:
+    """Write the lifetime of a run to disk; another machine that adopts the run does not have it."""
+    folder = find_ttl_folder()
+    known = {"ttl_s": ttl_s, "ended_at": ended_at, "failed": failed}
+    with atomic_io.translate_os_errors(folder):
+        atomic_io.make_folder(folder)
+        atomic_io.write(folder / run, format_json(known))
+
+
+def find_ttl(run: str) -> int | None:
+    """Return how many seconds *run* stays after its end; None if this machine does not destroy it by itself."""
+    return next((life.ttl_s for life in list_lifetimes() if life.run == run), None)
+
+
+def forget_ttl(run: str) -> None:
+    with atomic_io.translate_os_errors(find_ttl_folder()):
+        (find_ttl_folder() / run).unlink(missing_ok=True)
+
+
+def list_lifetimes() -> list[Lifetime]:
+    """Return the runs of this machine that have a lifetime; a file that cannot be read is skipped."""
+    found = []
+    folder = find_ttl_folder()
+    for path in sorted(folder.glob("[a-z]*")) if folder.is_dir() else ():
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            known = json.loads(path.read_bytes())
+            values = (known["ttl_s"], known["ended_at"], known["failed"])
+            found.append(Lifetime(path.name, *values, path.stat().st_mtime))
+    return found
 
 
 def make_token() -> str:

@@ -260,6 +260,9 @@ class Status(Document, Listed, WithChanges):
     ports: dict[str, int] = Field(
         description="The ports of the spec, by their names: `runspec tunnel RUN PORT` leads to one."
     )
+    ttl_s: int | None = Field(
+        description="How many seconds after its end this machine destroys the run; null if it does not."
+    )
     resume: str | None = Field(
         description="The command that goes on from its last save; null if the run has not ended, has succeeded or has "
         "saved nothing, and if it has more than 50 nodes, whose saves are not looked for."
