@@ -56,7 +56,9 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _container(spec)
     yield from check_build(spec)
     yield from check_entrypoint(
-        spec, "AWS Batch runs the ENTRYPOINT in place of runspec, which could prove no end of it"
+        spec,
+        "AWS Batch runs the ENTRYPOINT in place of runspec, which could prove no end of it",
+        f"build an image of two lines, FROM {spec.container.image} and ENTRYPOINT [], and ",
     )
     yield from _limits(spec, options)
     if spec.cluster.nodes.max > 1:

@@ -117,11 +117,14 @@ def has_several_tasks(spec: Spec) -> bool:
     return count_tasks(spec.sweep) > 1
 
 
-def check_entrypoint(spec: Spec, why: str) -> Iterator[Problem]:
-    """Yield a problem for the entrypoint of an image that a provider cannot know; *why* says the reason."""
+def check_entrypoint(spec: Spec, why: str, first: str = "") -> Iterator[Problem]:
+    """Yield a problem for the entrypoint of an image that a provider cannot know; *why* says the reason.
+
+    *first* is what else must be done before the words of the entrypoint can be the command.
+    """
     if spec.container.entrypoint:
         asked = f"docker image inspect --format '{{{{json .Config}}}}' {spec.container.image}"
-        hint = f"write command: with the Entrypoint and Cmd that this prints: {asked}"
+        hint = f"{first}write command: with the Entrypoint and Cmd that this prints: {asked}"
         yield Problem(("container", "entrypoint"), why, hint, at="key")
 
 

@@ -46,6 +46,7 @@ def test_a_service_that_cannot_know_it_refuses_and_says_how_to_see_it(provider: 
 
     assert found.severity == "error"
     assert found.hint is not None and "docker image inspect" in found.hint
+    assert ("ENTRYPOINT []" in found.hint) is (provider == "aws-batch")
 
 
 def test_a_machine_without_an_engine_refuses_it() -> None:
