@@ -284,6 +284,21 @@ def test_an_image_without_arguments_runs_its_cmd(spec: Path, capsys: Capture) ->
     assert capsys.readouterr().out == "<a b><c>"
 
 
+def test_ranks_of_all_containers_have_the_variables_of_srun(spec: Path, capsys: Capture) -> None:
+    """The agent of each container starts its own."""
+    spec.write_text(
+        HEAD
+        + "cluster: {nodes: 2}\nlaunch: srun\nprocesses_per_node: 2\n"
+        + "run: |\n  echo $SLURM_PROCID/$SLURM_NTASKS $SLURM_LOCALID\n"
+    )
+
+    code = run(["apply", str(spec)])
+
+    captured = capsys.readouterr()
+    expected = [f"[node {rank // 2}] {rank}/4 {rank % 2}" for rank in range(4)]
+    assert (code, sorted(captured.out.splitlines())) == (0, expected), captured.err
+
+
 def built_images() -> list[str]:
     line = ["podman", "images", "--format={{.Id}}", "localhost/runspec-build"]
     return subprocess.run(line, capture_output=True, text=True, check=True).stdout.split()
