@@ -16,7 +16,7 @@ UNREACHED = 68
 LONGEST_S = 1800  # the longest attempt, including the time to build an environment
 # The fields of a spec that say where and in what the job runs; the smoke test gets no others.
 KEPT = (
-    "apiVersion", "provider", "cluster", "container", "mounts", "outputs", "secrets", "launch",
+    "apiVersion", "params", "provider", "cluster", "container", "mounts", "outputs", "secrets", "launch",
     "processes_per_node", "setup", "providers", "ulimits",
 )  # fmt: skip
 # The lines that `runspec_agent.rendezvous.connectivity` prints.
