@@ -13,7 +13,13 @@ from runspec_imports.sky_resources import find_provider, take_resources
 from runspec_imports.sky_scripts import COPY, FOLDER, write_script
 from runspec_jobs.provider import OtherFormat
 from runspec_jobs.provider.importing.documents import Map, Text, read_documents
-from runspec_jobs.provider.importing.draft import Draft, make_key, write_imported
+from runspec_jobs.provider.importing.draft import (
+    CALLER,
+    Draft,
+    is_named_secret,
+    make_key,
+    write_imported,
+)
 from runspec_jobs.provider.importing.mapping import ForeignMap, Notes
 from runspec_jobs.provider.types import ForeignFile, Imported
 
@@ -28,6 +34,7 @@ OTHERS = frozenset(
 )
 TARGET = re.compile(r"/([A-Za-z0-9_.-]+/?)+")
 SYNC = "1m"
+ANY = "any-value"  # of a variable that may be a secret by its name
 BLOB = re.compile(r"https://([a-z0-9]+)\.blob\.core\.windows\.net/(.+)")
 PLACE = re.compile(r"(?:s3|az)://[a-z0-9][a-z0-9.-]+(?:/(?!\.{1,2}(?:/|$))[^/\s?#$]+)*/?")
 
@@ -95,8 +102,10 @@ def _take_env(source: ForeignMap, draft: Draft) -> dict[str, str]:
         if value:
             draft.add_env(name, value, at)
             plain[name] = value
-        else:
+        elif is_named_secret(name, ANY):
             draft.add_secret(name, at=at)
+        else:
+            draft.spec.setdefault("env", {})[name] = dict(CALLER)
     for name in secrets.list_keys():
         at = secrets.find_key(name)
         if secrets.text(name):

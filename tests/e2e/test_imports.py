@@ -83,7 +83,6 @@ def test_an_imported_task_of_skypilot_runs_on_its_nodes(
     (tmp_path / "code.txt").write_text("code\n")
     (tmp_path / "task.txt").write_text(SKY)
     assert run(["import", "task.txt", "--to", "."]) == 0
-    assert run(["trust"]) == 0
     capsys.readouterr()
 
     assert run(["apply", "job.yaml"]) == 0

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from runspec_jobs.provider.importing.draft import make_key, make_name
+from runspec_jobs.provider.importing.draft import CALLER, make_key, make_name
 from runspec_jobs.provider.types import ForeignFile, Imported
 from runspec_jobs.provider.yaml_writer import write_comments, write_yaml
 from runspec_slurm.importing import batch_script, sbatch_header
@@ -81,9 +81,7 @@ def convert(file: ForeignFile) -> Imported:
         draft.note(line, "sbatch ignores an option after the first command, and so does the import")
     body, secrets = batch_script.take_secrets(batch_script.escape(script.body))
     for name in secrets:
-        key = name.lower().replace("_", "-")
-        draft.spec.setdefault("secrets", {})[name] = key
-        draft.profile.setdefault("secrets", {})[key] = f"env:{name}"
+        draft.spec.setdefault("secrets", {})[name] = dict(CALLER)
         draft.notes.append(
             f"{draft.name} contains a secret in plain text, which is not imported: export {name} before you apply, "
             "and consider the secret compromised"
@@ -278,7 +276,7 @@ def _take_export(draft: Draft, option: Option) -> None:
         if equals:
             draft.spec.setdefault("env", {})[name] = value
         elif name not in ("ALL", "NONE", "NIL", ""):
-            draft.lose(option, f"a job gets no variables of the caller: write env: {{{name}: ...}}")
+            draft.spec.setdefault("env", {})[name] = dict(CALLER)
 
 
 def _take_folder(draft: Draft, option: Option) -> None:

@@ -25,6 +25,7 @@ ORDER = (
 ).split()
 MACHINE = "nodes capacity cpus memory gpus gpu_type gpu_memory disk placement".split()
 VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+CALLER = {"from": "caller"}  # the value in the shell that applies the spec
 ROUNDS = 3  # what one value hides, the next round finds
 UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 # A line of a shell that sets a variable to a plain word.
@@ -72,9 +73,12 @@ class Draft:
         if not VARIABLE.fullmatch(variable):
             self.notes.lose(f"secret {redact(variable)!r}", "a job cannot set this name", at)
             return
-        key = make_key(variable, ())
-        self.spec.setdefault("secrets", {})[variable] = key
-        self.profile.setdefault("secrets", {})[key] = source or f"env:{variable}"
+        secrets = self.spec.setdefault("secrets", {})
+        if source is None:
+            secrets[variable] = dict(CALLER)
+            return
+        secrets[variable] = make_key(variable, ())
+        self.profile.setdefault("secrets", {})[secrets[variable]] = source
 
     def add_mount(self, name: str, source: str, target: str, mode: str | None = None) -> str:
         """Add a mount, and return its name."""

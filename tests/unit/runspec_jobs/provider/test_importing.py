@@ -115,7 +115,7 @@ def test_a_secret_of_a_script_is_named_and_its_value_is_gone() -> None:
 
     imported = write_imported([draft], notes)
 
-    assert dict(read_all(imported)[0].secrets) == {"API_KEY": "api-key"}
+    assert dict(read_all(imported)[0].secrets) == {"API_KEY": "env:API_KEY"}
     for value in ("abcdef123", "hidden", "t0ps3cret", "MIIabc"):
         assert value not in str(imported)
     assert list_losses(imported) == []

@@ -219,7 +219,7 @@ def test_the_value_of_a_secret_is_in_no_file_and_no_note() -> None:
 
     spec = read(imported)
 
-    assert dict(spec.secrets) == {"HF_TOKEN": "hf-token", "WANDB_API_KEY": "wandb-api-key"}
+    assert dict(spec.secrets) == {"HF_TOKEN": "env:HF_TOKEN", "WANDB_API_KEY": "env:WANDB_API_KEY"}
     assert "zq81kmx0" not in str(imported) and "0123456789abcdef" not in str(imported)
 
 
