@@ -71,6 +71,7 @@ SAID: Mapping[str, Said] = {
     "stop_all_on_failure": Said(
         "max_failed", "sweep: {n: 1..9}\nmax_failed: 1\nrun: echo a\n"
     ),
+    "ttl": Said("ttl", "ttl: 2d\nrun: echo a\n"),
     "env_file": Said("env_file", "env_file: vars.env\nrun: echo $A\n"),
     "ports": Said("ports", "ports: [8888]\nrun: echo a\n"),
     "signal_before_timeout": Said(

@@ -139,6 +139,8 @@ def _take_job(source: ForeignMap, name: str, draft: Draft, beside: Beside) -> No
     seconds = source.number("activeDeadlineSeconds") or pod.number("activeDeadlineSeconds")
     if seconds:
         draft.spec["timeout"] = write_duration(seconds)
+    if (ttl := source.number("ttlSecondsAfterFinished")) is not None:
+        draft.spec["ttl"] = write_duration(max(ttl, 1))
     if source.truth("suspend"):
         source.lose("suspend", "apply starts the job")
     _take_retries(source, draft)

@@ -71,6 +71,7 @@ def test_labels_of_nodes_choose_the_machine(labels: dict[str, str], field: str, 
     ("job", "field", "value"),
     [
         ({"activeDeadlineSeconds": 60}, "timeout", 60),
+        ({"ttlSecondsAfterFinished": 3600}, "ttl", 3600),
         ({"completions": 3, "parallelism": 2}, "max_parallel", 2),
         ({"completions": 3}, "max_parallel", 1),
         ({"completions": 3, "parallelism": 3, "maxFailedIndexes": 1}, "max_failed", 2),
