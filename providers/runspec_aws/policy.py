@@ -258,6 +258,7 @@ def job_policy(steps: Iterable[Step], options: AwsOptions) -> dict[str, Any]:
             _files(options) if options.files == "role" else ()
         ),  # signed URLs have the permissions of their signer
         *_foreign(list_foreign(steps), options),
+        *_targets(list_foreign(steps, written=True), options),
         *(s for container in containers for s in _file_systems(container, options)),
         *_own_group(options),
         *(_execution(containers, options) if options.execution_role else ()),
@@ -288,6 +289,14 @@ def _foreign(urls: Iterable[str], options: AwsOptions) -> Iterator[dict[str, Any
         buckets = [arn + place.partition("/")[0] for place in places]
         yield _statement("OthersRead", ["s3:GetObject"], [f"{arn}{place}*" for place in places])
         yield _statement("OthersList", ["s3:ListBucket"], buckets)
+
+
+def _targets(urls: Iterable[str], options: AwsOptions) -> Iterator[dict[str, Any]]:
+    """Return permissions to write outputs to buckets of other owners."""
+    places = [url.removeprefix("s3://").rstrip("/") for url in urls if url.startswith("s3://")]
+    if places:
+        objects = [f"arn:{_partition(options)}:s3:::{place}/*" for place in places]
+        yield _statement("OthersWrite", ["s3:AbortMultipartUpload", "s3:PutObject"], objects)
 
 
 def _containers(request: Request) -> Iterator[Mapping[str, Any]]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 
 from runspec_aws.emulator import fill
@@ -183,3 +185,107 @@ def test_a_missing_bucket_is_named_on_this_machine(
 
     assert run(["apply", "job.yaml"]) != 0
     assert "s3://nobodys/set: there is no such bucket (404)" in capsys.readouterr().err
+
+
+# Waits until the public bucket `others` has an object.
+LOOK = """
+import sys, time, urllib.request
+
+url = f"{sys.argv[1]}/others?list-type=2&prefix={sys.argv[2]}"
+for _ in range(300):
+    if b"<Key>" in urllib.request.urlopen(url).read():
+        sys.exit(0)
+    time.sleep(0.1)
+sys.exit(9)
+"""
+
+
+def written(url: str, address: str) -> dict[str, str]:
+    """Return the objects of a bucket, by their keys."""
+    client = boto3.client(
+        "s3",
+        "eu-central-1",
+        endpoint_url=address,
+        aws_access_key_id=KEYS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
+    )
+    name, _, prefix = url.removeprefix("s3://").partition("/")
+    listed = client.list_objects_v2(Bucket=name, Prefix=prefix).get("Contents", [])
+    keys = [entry["Key"] for entry in listed]
+    return {
+        key.removeprefix(prefix): client.get_object(Bucket=name, Key=key)["Body"].read().decode()
+        for key in keys
+    }
+
+
+@pytest.mark.parametrize("provider", ["local", pytest.param("slurm", marks=pytest.mark.slow)])
+def test_an_output_goes_to_a_bucket_of_another_owner_while_the_job_runs(
+    provider: str, bucket: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each task sees the first file of its own in the bucket before it ends."""
+    monkeypatch.chdir(tmp_path)
+    url = "s3://others/results/"
+    look = f"{sys.executable} {tmp_path}/look.py {bucket['AWS_ENDPOINT_URL_S3']}"
+    (tmp_path / "look.py").write_text(LOOK)
+    job = {
+        "apiVersion": "runspec/v1",
+        "name": "target",
+        "provider": provider,
+        "env": bucket,
+        "sweep": {"n": ["x", "y"]},
+        "outputs": [{"name": "out", "path": "/out", "sync": "1s", "target": url}],
+        "run": "mkdir ${outputs.out}/a\necho ${sweep.n} >${outputs.out}/a/first\n"
+        f"{look} results/task-$RUNSPEC_TASK/a/first || exit 9\necho late >${{outputs.out}}/last",
+    }
+    Path("job.yaml").write_text(json.dumps(job))
+    if provider == "local":
+        assert run(["apply", "job.yaml"]) == 0
+    else:
+        need(*PROGRAMS)
+        own_profile().write_text("providers: {slurm: {}}")
+        assert run(["rehearse", "job.yaml", "--folder", "kept"]) == 0
+
+    assert written(url, bucket["AWS_ENDPOINT_URL_S3"]) == {
+        f"task-{task}/{name}": text
+        for task, value in enumerate("xy")
+        for name, text in (("a/first", f"{value}\n"), ("last", "late\n"))
+    }
+
+
+def test_an_output_that_the_bucket_refuses_fails_the_job(
+    bucket: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The run has it all the same."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / "home"))
+    output = {"name": "out", "path": "/out", "target": "s3://nobodys/results"}
+    job = {**OTHERS, "provider": "local", "env": bucket, "outputs": [output]}
+    Path("job.yaml").write_text(json.dumps({**job, "run": "echo a >${outputs.out}/a"}))
+
+    assert run(["apply", "job.yaml"]) != 0
+    assert "output 'out' was not saved" in capsys.readouterr().err
+    assert run(["fetch", "others", "kept"]) == 0
+    assert [path.read_text() for path in Path("kept").rglob("a")] == ["a\n"]
+    (log,) = (tmp_path / "home").rglob("supervisor.log")
+    assert "s3://nobodys/results: there is no such bucket (404)" in log.read_text()
+
+
+@pytest.mark.slow
+def test_an_output_goes_to_a_bucket_of_another_owner_by_the_role_of_a_job_on_aws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    others("s3://others", tmp_path)
+    look = f"{sys.executable} {tmp_path}/look.py $AWS_ENDPOINT_URL_S3 results/a"
+    (tmp_path / "look.py").write_text(LOOK)
+    output = {"name": "out", "path": "/out", "sync": "1s", "target": "s3://others/results"}
+    job = {**OTHERS, "provider": "aws-batch", "outputs": [output]}
+    script = f"echo a >${{outputs.out}}/a\n{look}"
+    Path("job.yaml").write_text(json.dumps({**job, "run": script}))
+
+    code = run(["rehearse", "job.yaml", "--folder", "kept", "--container", "others=others"])
+
+    assert code == 0

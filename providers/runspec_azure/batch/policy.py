@@ -81,6 +81,10 @@ def _identity(steps: tuple[Step, ...], options: BatchOptions) -> Iterator[Right]
         if url.startswith("az://"):
             name, container = url.removeprefix("az://").split("/")[:2]
             yield Right("Storage Blob Data Reader", _container(name, container), url)
+    for url in list_foreign(steps, written=True):
+        if url.startswith("az://"):
+            name, container = url.removeprefix("az://").split("/")[:2]
+            yield Right("Storage Blob Data Contributor", _container(name, container), url)
     for step in steps:
         yield from _asked(step.do.params, options.identity)
 

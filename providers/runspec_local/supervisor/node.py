@@ -101,6 +101,20 @@ class Node(NamedTuple):
         where = (output["name"], str(self.task), str(self.rank))
         return Path(self.job["folder"], "outputs", *where)
 
+    def identity(self, secrets: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables with which the job reads and writes stores of other owners, besides those of `apply`."""
+        env = {**self.job["env"], **secrets}
+        return {name: value for name, value in env.items() if name.startswith(("AWS_", "AZURE_"))}
+
+    def target(self, output: Mapping[str, Any]) -> str:
+        """Return the place in the store of another owner to which an output of this node is written, too, if any."""
+        if "target" not in output:
+            return ""
+        task = f"/task-{self.task}" if self.job["tasks"] != [{}] else ""
+        of_each = self.job["nodes"] > 1 and output.get("from") != "first"
+        place: str = output["target"].rstrip("/")
+        return place + task + (f"/node-{self.rank}" if of_each else "")
+
     def written(self, output: Mapping[str, Any]) -> Path:
         """The folder where the node writes an output, as a path of this machine."""
         return self.folder.joinpath(output["path"].lstrip("/"))
@@ -127,7 +141,7 @@ class Node(NamedTuple):
                 self.written(output).chmod(0o777)  # whichever user the image has
         for mount in self.job["mounts"]:
             if "foreign" in mount:
-                self._bring_foreign(mount, {**os.environ, **self.job["env"], **(secrets or {})})
+                self._bring_foreign(mount, {**os.environ, **self.identity(secrets or {})})
             else:
                 self._mount(mount)
         if self.job["environment"] and not self.contained:

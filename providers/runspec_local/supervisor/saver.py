@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from runspec_agent.base.failure import DISK_FULL
 from runspec_agent.base.light_typing import Any
@@ -17,6 +18,7 @@ from runspec_local.supervisor.durable import private_log
 from runspec_local.supervisor.node import Node
 
 Watch = Callable[[Child], None]
+ALSO_TO = "RUNSPEC_ALSO_TO"  # another place for the files: `runspec_agent.transfer.folder_sync`
 KNOWN_AS = "RUNSPEC_KNOWN_AS"  # links by this path lead into the output: the same module
 ANEW = 10  # restarts of the saving process while the job runs
 
@@ -27,8 +29,15 @@ class Saver:
     *watch* and *forget* are called with each process that `look` waits for.
     """
 
-    def __init__(self, node: Node, output: Mapping[str, Any], watch: Watch, forget: Watch) -> None:
-        self.node = node
+    def __init__(
+        self,
+        node: Node,
+        output: Mapping[str, Any],
+        watch: Watch,
+        forget: Watch,
+        secrets: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.node, self._secrets = node, secrets
         self.output = output
         self.saved: bool | None = None  # whether all was saved; None: not decided yet
         self.why = ""  # why nothing was saved, if that is known
@@ -96,6 +105,8 @@ class Saver:
         try:
             places[1].mkdir(parents=True, exist_ok=True)
             env = {**os.environ, KNOWN_AS: str(self.output["path"])}
+            if target := self.node.target(self.output):
+                env |= {**self.node.identity(self._secrets), ALSO_TO: target}
             with private_log(job / "supervisor.log") as log:
                 return start_child([*line, *map(str, places)], env, job, log)
         except OSError as exc:

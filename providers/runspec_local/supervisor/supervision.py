@@ -219,7 +219,9 @@ class Supervisor:
             child = start_child(node.argv(), environment, node.folder, log, namespace=namespace)
         attempt.nodes[node.rank] = child
         self._watch(child)
-        attempt.savers += [Saver(node, o, self._watch, self._forget) for o in node.kept]
+        attempt.savers += [
+            Saver(node, o, self._watch, self._forget, self.secrets) for o in node.kept
+        ]
 
     def _watch(self, child: Child) -> None:
         self.poll.register(child.pidfd, select.POLLIN)

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from typing import AbstractSet, Dict, Iterable, List, Optional, Set
+from typing import TYPE_CHECKING, AbstractSet, Dict, Iterable, List, Optional, Set
 
 from runspec_agent.base.failure import LOST, Failure, NoName, is_no_space
 from runspec_agent.store import parallel
@@ -26,6 +26,9 @@ from runspec_agent.store.manifest import (
 from runspec_agent.transfer.folder_walk import lost_lines, shown
 from runspec_agent.transfer.restore import restore
 from runspec_agent.transfer.snapshot import Snapshot, Unsettled
+
+if TYPE_CHECKING:
+    from runspec_agent.transfer.output_target import Target
 
 TRIES = 3  # attempts of the last pass
 # Seconds without a change before a save: a program that writes two files of a checkpoint has probably written both by
@@ -61,6 +64,7 @@ class Output:
         self.snapshot = Snapshot(path, self.send, names)
         self.one = threading.Lock()  # one save at a time
         self.refused: Optional[Failure] = None  # why old objects could not be deleted
+        self.target: Optional[Target] = None  # where the files are written as well
         self._objects: Set[str] = set()  # the objects in the store
         self._by_digest: Dict[str, str] = {}  # the objects whose content is known
         self._owner = os.urandom(8).hex()
@@ -251,7 +255,10 @@ class Saver:
                 self.commit(output, made)
                 output.manifest, output.sure = made, True
             self.collect(output)
-            return output.snapshot.wrong()
+            left = output.snapshot.wrong()
+            if output.target is not None:
+                left += output.target.follow(output.path, output.manifest.saves[-1].files)
+            return left
 
     def _may_save(self) -> None:
         if self.replaced:

@@ -116,6 +116,11 @@ class Workdir:
                 alone=identity.attempt == 1,
                 names=[output["path"]],
             )
+            if "target" in output:
+                from runspec_agent.transfer.output_target import Target, folder_of
+
+                url = output["target"].rstrip("/") + folder_of(self.record, output, identity)
+                saver.outputs[-1].target = Target(url, self.env, self.bucket)
             self.begin(saver, output["name"], path, identity)
         return saver
 

@@ -177,6 +177,7 @@ def kept_outputs(spec: Spec) -> list[dict[str, Any]]:
             "sync_s": o.sync,
             **({"from": o.origin} if nodes.max > 1 and o.origin not in (None, always) else {}),
             **({"keep": o.keep} if o.keep > 1 else {}),
+            **({"target": o.target} if o.target else {}),
         }
         for o in spec.outputs
     ]
@@ -259,13 +260,18 @@ def foreign_source(mount: Mount) -> dict[str, Any]:
     return {"source": mount.source, **({"anonymous": True} if mount.anonymous else {})}
 
 
-def list_foreign(steps: Iterable[Step]) -> list[str]:
-    """Return the stores of other owners that the job of *steps* reads by its own identity, by its record."""
+def list_foreign(steps: Iterable[Step], *, written: bool = False) -> list[str]:
+    """Return the stores of other owners that the job of *steps* reads by its own identity, by its record.
+
+    If *written* is true, return those that its outputs are written to instead.
+    """
     records = [
         json.loads(text)
         for step in steps
         for text in (step.do.params.get("Body"), step.do.params.get("body"))
         if step.id == "record" and isinstance(text, str)
     ]
+    if written:
+        return [o["target"] for record in records for o in record["outputs"] if "target" in o]
     mounts = [mount for record in records for mount in record["mounts"]]
     return [m["source"] for m in mounts if m["kind"] == "foreign" and not m.get("anonymous")]

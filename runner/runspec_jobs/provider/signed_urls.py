@@ -119,6 +119,9 @@ def signed_problems(spec: Spec, hint: str) -> Iterator[Problem]:
         if output.sync is not None:
             message = "with signed URLs an output is saved once, when the job has ended"
             yield Problem(("outputs", i, "sync"), message, f"remove sync, or {hint}", at="key")
+        if output.target:
+            message = "a job with signed URLs has no identity, and writes to the store of the profile alone"
+            yield Problem(("outputs", i, "target"), message, f"remove target, or {hint}", at="key")
         if output.keep > 1:
             message = "with signed URLs an output is saved once, when the job has ended"
             yield Problem(("outputs", i, "keep"), message, f"remove keep, or {hint}", at="key")

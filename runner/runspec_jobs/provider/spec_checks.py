@@ -134,23 +134,31 @@ def foreign_problems(spec: Spec, own: Collection[str], setting: str = "") -> Ite
     *own* are the schemes that the identity of every job of the provider is for. *setting* names the setting that gives
     jobs an identity.
     """
-    for i, mount in enumerate(spec.mounts):
-        if not mount.is_foreign or mount.anonymous or mount.scheme in own:
+    for at, url, is_public in _list_foreign(spec):
+        scheme = url.partition("://")[0]
+        variable = FOREIGN[scheme].variable
+        if is_public or scheme in own or variable in (*spec.env, *spec.secrets):
             continue
-        variable = FOREIGN[mount.scheme].variable
-        if variable not in (*spec.env, *spec.secrets):
-            message = f"the job has no identity that may read '{mount.source}'"
-            hint = (
-                f"name {variable} under secrets{setting}, or write anonymous: true if it is public"
-            )
-            yield Problem(("mounts", i, "source"), message, hint)
+        does = "read" if at[0] == "mounts" else "write to"
+        message = f"the job has no identity that may {does} '{url}'"
+        public = ", or write anonymous: true if it is public" if at[0] == "mounts" else ""
+        yield Problem(at, message, f"name {variable} under secrets{setting}{public}")
 
 
 def refused_foreign(spec: Spec, why: str, hint: str) -> Iterator[Problem]:
     """Yield a problem for each store of another owner, for jobs that can reach none; *why* says so."""
+    for at, _, _ in _list_foreign(spec):
+        yield Problem(at, why, hint)
+
+
+def _list_foreign(spec: Spec) -> Iterator[tuple[Path, str, bool]]:
+    """Yield each store of another owner: where *spec* has it, its address, and whether it needs no identity."""
     for i, mount in enumerate(spec.mounts):
         if mount.is_foreign:
-            yield Problem(("mounts", i, "source"), why, hint)
+            yield ("mounts", i, "source"), mount.source, mount.anonymous
+    for i, output in enumerate(spec.outputs):
+        if output.target:
+            yield ("outputs", i, "target"), output.target, False
 
 
 def check_build(spec: Spec) -> Iterator[Problem]:

@@ -83,6 +83,20 @@ FOREIGN = {
 }
 
 
+TARGET = r"^(s3|az)://."
+
+
+def check_target(url: str) -> str:
+    """Return *url*, to which an output is written, if it names a place in a store; raise an error if not."""
+    if not compiled(TARGET).match(url):
+        examples = " or ".join(kind.example for kind in FOREIGN.values())
+        raise make_error(
+            f"'{url}' is no store that an output could be written to", f"write {examples}"
+        )
+    check_foreign(url)
+    return url
+
+
 # What makes a URL a key for everybody who reads it, in a record or a log.
 SIGNED_URL = r"(?i)https://[^/]*@|.*[?&]([a-z-]*signature|sig|token|access_token|key|api_key)="
 
@@ -571,6 +585,18 @@ class Output(Model):
         description="Which nodes' copies of the folder are saved: `first` for the first node (rank 0) "
         "only, `all` for every node, each in a place of its own. The default is `first` for "
         "elastic jobs and `all` for all others.",
+    )
+    target: (
+        Annotated[
+            Word,
+            AfterValidator(check_target),
+            WithJsonSchema({"type": "string", "pattern": TARGET, "minLength": 1}),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="A bucket or container of another owner (`s3://bucket/prefix`, `az://account/container/prefix`) to "
+        "which each save writes the files as well, under their plain names and by the job's own identity.",
     )
     keep: Saves = Field(
         default=1,

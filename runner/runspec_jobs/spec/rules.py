@@ -40,6 +40,7 @@ def find_broken(spec: Spec) -> Iterator[Problem]:
     yield from _check_targets(spec)
     yield from _check_environment(spec)
     yield from _check_placeholders(spec)
+    yield from _check_output_targets(spec)
     yield from _check_sweep(spec)
     yield from _check_launch(spec)
     yield from _check_smoke(spec)
@@ -219,6 +220,14 @@ def _check_placeholders(spec: Spec) -> Iterator[Problem]:
         if list(find_placeholders(mount.source)) or list(find_unknown_placeholders(mount.source)):
             message = "${...} is filled in only in command, run, setup and smoke"
             yield Problem(("mounts", i, "source"), message, "write the path itself")
+
+
+def _check_output_targets(spec: Spec) -> Iterator[Problem]:
+    for i, output in enumerate(spec.outputs):
+        if output.target and spec.cluster.nodes.elastic:
+            message = "the saves of an elastic job are written to the store of the profile alone"
+            hint = "remove target, or give nodes one number"
+            yield Problem(("outputs", i, "target"), message, hint, at="key")
 
 
 def _check_unknown_placeholders(

@@ -297,3 +297,13 @@ def test_a_bucket_of_another_owner_is_read_by_the_job_alone() -> None:
     assert found["OthersRead"]["Resource"] == ["arn:aws:s3:::lab/set*"]
     assert found["OthersList"]["Resource"] == ["arn:aws:s3:::lab"]
     assert "OthersRead" not in of(spec(mounts=mounts))
+
+
+def test_a_bucket_that_an_output_goes_to_is_written_by_the_job_alone() -> None:
+    outputs = [{"name": "a", "path": "/a", "target": "s3://lab/results/"}]
+
+    found = of_job(spec(outputs=outputs))
+
+    assert found["OthersWrite"]["Resource"] == ["arn:aws:s3:::lab/results/*"]
+    assert "OthersRead" not in found
+    assert "OthersWrite" not in of(spec(outputs=outputs))

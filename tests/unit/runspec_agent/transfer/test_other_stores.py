@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,11 @@ import pytest
 from azure.storage.blob import ContainerClient, PublicAccess
 
 from runspec_agent.base.job_env import USAGE, Failure
+from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.store.blob import BlobBucket
+from runspec_agent.store.manifest import Entry
 from runspec_agent.transfer import other_stores
+from runspec_agent.transfer.output_target import Target, folder_of
 from runspec_emulators.aws.region import KEYS, Objects
 from runspec_emulators.azure_services.blob import Blobs
 from tests.support.agent.breakable_stores import Way
@@ -192,3 +196,75 @@ def test_a_container_is_read_with_a_token_of_the_environment(
         other_stores.get({"source": source}, str(tmp_path / "none"), {}, own)
 
     assert tree(tmp_path / "in") == {"set/a": b"A", "set/deep/b+ é": b"B"}
+
+
+def listed(folder: Path) -> dict[str, Entry]:
+    """Return the files of *folder* as a save lists them."""
+    found = {}
+    for name, content in tree(folder).items():
+        found[name] = Entry(len(content), 0, hashlib.sha256(content).hexdigest(), "x")
+    return found
+
+
+def test_what_has_changed_is_written_to_a_target(s3: Way, tmp_path: Path) -> None:
+    """Each file once; one that changes while it is sent comes with the next save."""
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a").write_text("1")
+    (tmp_path / "b" / "c é").write_text("1")
+    target = Target("s3://others/new/", env(s3))
+    assert target.follow(str(tmp_path), listed(tmp_path)) == []
+    (tmp_path / "a").write_text("2")
+    saved = listed(tmp_path)
+    (tmp_path / "a").write_text("")
+    (line,) = target.follow(str(tmp_path), saved)
+    assert line.startswith("a is not in s3://others/new/: ")
+    (tmp_path / "a").write_text("3")
+    assert target.follow(str(tmp_path), listed(tmp_path)) == []
+
+    assert [call.path for call in s3.calls if call.method == "PUT"].count("/others/new/a") >= 2
+    assert s3.count("PUT", "/others/new/b/c%20%C3%A9") == 1
+    other_stores.get({"source": "s3://others/new"}, str(tmp_path / "in"), env(s3))
+    assert tree(tmp_path / "in") == {"a": b"3", "b/c é": b"1"}
+
+
+def test_a_refusal_of_a_target_is_a_line_for_each_file(s3: Way, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    target = Target("s3://others/refused", env(s3))
+    s3.breaks("403", "PUT")
+
+    (line,) = target.follow(str(tmp_path), listed(tmp_path))
+
+    assert "the role of the job has no right to it: see what runspec policy prints (403" in line
+
+
+@pytest.mark.slow
+def test_a_container_is_a_target_with_a_token(
+    container: ContainerClient, blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, url = azure_env(blobs, monkeypatch), f"az://{blobs.account}/others/new"
+    (tmp_path / "a").write_text("1")
+
+    found = Target(url, {other_stores.TOKEN: blobs.sas("others")}, own)
+
+    assert found.follow(str(tmp_path), listed(tmp_path)) == []
+    assert container.download_blob("new/a").readall() == b"1"
+
+
+@pytest.mark.parametrize(
+    ("sweep", "nodes", "origin", "folder"),
+    [
+        ([], 1, None, ""),
+        ([["n", ["a", "b"]]], 1, None, "/task-3"),
+        ([], 2, None, "/node-1"),
+        ([], 2, "first", ""),
+        ([["n", ["a", "b"]]], 2, None, "/task-3/node-1"),
+    ],
+)
+def test_tasks_and_nodes_write_to_folders_of_their_own(
+    sweep: list[object], nodes: int, origin: str | None, folder: str
+) -> None:
+    output = {} if origin is None else {"from": origin}
+
+    found = folder_of({"sweep": sweep, "nodes": nodes}, output, TaskIdentity("job", 3, 1, 1))
+
+    assert found == folder

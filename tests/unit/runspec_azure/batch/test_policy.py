@@ -113,3 +113,14 @@ def test_a_container_of_another_owner_is_read_by_the_identity_of_the_job() -> No
     found = rights(wanted, of_job=True, identity=IDENTITY)
 
     assert found["Storage Blob Data Reader"] == "container data of storage account lab"
+
+
+def test_a_container_that_an_output_goes_to_is_written_by_the_identity_of_the_job() -> None:
+    """Beside the container of the profile, for which it has the same role."""
+    target = {"name": "o", "path": "/o", "target": "az://lab/results"}
+    facts = Facts(options(identity=IDENTITY))
+    steps = PROVIDER.plan(spec(outputs=[target]), "n-abc123", facts)
+
+    roles = PROVIDER.policy(steps, facts.options, of_job=True)["roles"]
+
+    assert "container results of storage account lab" in [right["on"] for right in roles]

@@ -124,7 +124,9 @@ def test_tokens_are_asked_for_at_the_login_of_the_cloud_and_for_its_services(
 
 def test_no_host_of_a_cloud_stands_outside_of_the_table() -> None:
     places = [Path(p) for m in (runspec_azure, runspec_agent) for p in m.__path__]
-    files = [f for p in places for f in p.rglob("*.py") if f.name != "clouds.py"]
+    # A job outside of Azure reads public containers of the public cloud; one in Azure those of its own cloud.
+    excepted = ("clouds.py", "other_stores.py")
+    files = [f for p in places for f in p.rglob("*.py") if f.name not in excepted]
 
     found = [(f.name, text) for f in files for text in strings(ast.parse(f.read_text()))]
 

@@ -16,9 +16,12 @@ from runspec_jobs.spec import validate
 def problems(provider: str = "local", **mount: Any) -> list[str]:
     """Return what is wrong with a job that has this mount, with the hints."""
     found = {"name": "a", "target": "/a", **mount}
-    env = found.pop("env", {})
+    return wrong_with(provider, env=found.pop("env", {}), mounts=[found])
+
+
+def wrong_with(provider: str, **fields: Any) -> list[str]:
     job = {"apiVersion": "runspec/v1", "name": "n", "provider": provider, "run": "x"}
-    text = json.dumps({**job, "env": env, "mounts": [found]})
+    text = json.dumps({**job, **fields})
     spec, wrong = validate.parse_spec(reader.read(text))
     if spec is not None:
         known = registry.load(provider)
@@ -74,3 +77,20 @@ def test_a_mistake_is_answered_with_what_to_write(mount: dict[str, Any], says: s
     (found,) = problems(**mount)
 
     assert says in found
+
+
+@pytest.mark.parametrize("provider", ["local", "slurm", "parallelcluster"])
+def test_an_output_goes_where_the_job_has_an_identity(provider: str) -> None:
+    def wrong(target: str, **more: Any) -> list[str]:
+        return wrong_with(provider, outputs=[{"name": "o", "path": "/o", "target": target}], **more)
+
+    assert wrong("s3://lab/results/") == []
+    assert wrong("az://lab/data") == [
+        (
+            "the job has no identity that may write to 'az://lab/data': "
+            "name AZURE_STORAGE_SAS_TOKEN under secrets"
+        )
+    ]
+    assert "write s3://BUCKET/PREFIX or az://" in wrong("store://a")[0]
+    elastic = {"cluster": {"nodes": {"min": 1, "max": 2}}}
+    assert any("remove target, or give" in line for line in wrong("s3://lab/a", **elastic))

@@ -435,7 +435,7 @@ def test_a_full_disk_at_the_start_of_a_node_is_told_with_its_place_and_a_way_out
     full = (
         "import sys, errno, os; sys.path[:0] = sys.argv[1:3]\n"
         "from runspec_local.supervisor.node import Node\n"
-        "def prepare(self): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
+        "def prepare(self, secrets): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
         "Node.prepare = prepare\n"
     )
     monkeypatch.setattr("runspec_local.client.BOOTSTRAP", full + BOOTSTRAP)
