@@ -304,7 +304,7 @@ class Node(NamedTuple):
 
     @property
     def _has_setup(self) -> bool:
-        return bool(program_hooks.split(self.job["argv"])[0])
+        return bool(program_hooks.split(self.job.get("argv", ()))[0])
 
     def _agent_path(self, name: str) -> Path:
         return Path(AGENT_FOLDER if self.contained else self.job["folder"], name)
