@@ -21,6 +21,7 @@ from runspec_jobs.provider.spec_checks import (
     foreign_problems,
     lacking,
     not_in_profile,
+    refuse_growth,
     refuse_rules,
     secret_problems,
     too_many_tasks,
@@ -61,6 +62,9 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
         f"build an image of two lines, FROM {spec.container.image} and ENTRYPOINT [], and ",
     )
     yield from _limits(spec, options)
+    yield from refuse_growth(
+        spec, "all attempts of a job on AWS Batch have the memory of one request"
+    )
     if spec.cluster.nodes.max > 1:
         yield from refuse_rules(spec, REFUSED)
     if facts.complete:

@@ -27,6 +27,7 @@ from runspec_jobs.provider.spec_checks import (
     lacking,
     literal_paths,
     not_in_profile,
+    refuse_growth,
     refuse_rules,
     refused_foreign,
 )
@@ -64,6 +65,7 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _program(decision, spec)
     yield from _limits(decision, spec)
     yield from refuse_rules(spec, REFUSED)
+    yield from refuse_growth(spec, "a job keeps its machines in all attempts")
     yield from _places(spec, options)
     yield from _kept(decision, spec)
     yield from literal_paths(spec, "in a job of Batch AI, which has mounts and outputs elsewhere")

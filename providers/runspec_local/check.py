@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from runspec_jobs.provider import Capacity, Facts, Path, Problem, Spec
 from runspec_jobs.provider.spec_checks import (
     foreign_problems,
+    refuse_growth,
     refuse_rules,
     secret_problems,
     too_many_tasks,
@@ -29,6 +30,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _machine(spec, facts)
     yield from _places(spec)
     yield from refuse_rules(spec, REFUSED)
+    yield from refuse_growth(spec, "the jobs on this machine share its memory")
     yield from foreign_problems(spec, ("s3",))
     if facts.complete:
         yield from _unused(spec, facts)

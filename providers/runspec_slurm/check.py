@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from runspec_agent.base.retry_rules import grow
 from runspec_jobs.provider import Capacity, Facts, Launch, Path, Problem, Spec, did_you_mean
 from runspec_jobs.provider.machines import is_enough_gpu_memory
 from runspec_jobs.provider.spec_checks import (
@@ -26,6 +27,7 @@ OWN_SECRETS = ("env", "file")
 MOST_SCRIPT_BYTES = 4 << 20
 MOST_LEAD_S = 65_535  # https://slurm.schedmd.com/sbatch.html#OPT_signal
 HOUR_S = 3600
+MIB = 1 << 20
 
 
 def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
@@ -45,6 +47,7 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield from containers.check_image(decision, spec, facts)
         yield from _mpi(decision, spec, facts)
         yield from _mounts(spec, options)
+        yield from _growth(decision, spec)
         yield from secret_problems(spec, options, spec.provider, "'env:NAME'", _secret)
         yield from _script(decision, spec)
 
@@ -53,6 +56,24 @@ def _nodes(decision: Decision) -> Iterator[Problem]:
     if decision.one_switch:
         what = "requests nodes of one switch, for which Slurm waits five minutes at most by default"
         yield Problem(("cluster", "placement"), what, severity="note")
+
+
+def _growth(decision: Decision, spec: Spec) -> Iterator[Problem]:
+    """Yield what memory each attempt asks for, or why none can ask for more."""
+    for number, rule in enumerate(spec.retry.on):
+        at: Path = ("retry", "on", number, "memory")
+        if rule.memory is None:
+            continue
+        if decision.memory in (None, "0"):
+            what = "the job asks Slurm for no amount: the partition manages no memory, or memory: all is set"
+            yield Problem(at, what, "remove it, or use another partition", at="key")
+            continue
+        each = [spec.cluster.memory or 0]
+        while len(each) < spec.retry.attempts and (more := grow(rule.recorded, each[-1])):
+            each.append(more)
+        told = ", then ".join(f"{-(-count // MIB):,} MiB" for count in each)
+        what = f"attempts ask for {told} of memory, on a node of the same partition"
+        yield Problem(at, what, at="key", severity="note")
 
 
 def _own_words(decision: Decision, spec: Spec) -> Iterator[Problem]:

@@ -272,3 +272,25 @@ def test_a_sweep_on_aws_batch_ends_although_no_client_looks(
 @pytest.mark.slow
 def test_failed_tasks_end_a_sweep_on_azure_batch(on_azure: Local) -> None:
     check_max_failed(on_azure, "azure-batch")
+
+
+# Memory that grows.
+
+GROWS = [{"exit_codes": [9], "action": "retry", "memory": {"grow": 2, "most": "150MiB"}}]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_each_attempt_on_slurm_has_more_memory_up_to_a_bound(project: Project, nodes: int) -> None:
+    text = 'echo "task ${sweep.n}: $SLURM_MEM_PER_NODE MiB"; [ "$RUNSPEC_ATTEMPT" -gt 2 ] || exit 9'
+    more = {"cluster": {"memory": "50MiB", "nodes": nodes}, "sweep": {"n": [0, 1]}}
+
+    grows = spec("slurm", [], GROWS, run=text, **more)
+    status = ended(project, {**grows, "retry": {"attempts": 3, "on": GROWS}})
+
+    assert status["state"] == "succeeded"
+    _, log, _ = project.said("logs", "job")
+    for mib in (50, 100, 150):
+        assert f"task 1: {mib} MiB" in log
+    _, planned, noted = project.said("plan", "job.yaml")
+    assert "attempts ask for 50 MiB, then 100 MiB, then 150 MiB of memory" in planned + noted

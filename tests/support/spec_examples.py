@@ -128,6 +128,9 @@ providers:
     + "retry: {attempts: 3, on: [{exit_codes: [42, 50..52], action: retry}, {action: stop}]}\n",
     "a sweep that some failures end": HEAD
     + "command: [echo, '${sweep.n}']\nsweep: {n: 1..9}\nmax_failed: 3\n",
+    "memory that grows": SHORT.replace("local", "elsewhere")
+    + "cluster: {memory: 16GiB}\n"
+    + "retry: {attempts: 3, on: [{reason: oom, action: retry, memory: {grow: 2, most: 64GiB}}]}\n",
     "reasons that end a job": SHORT
     + "retry: {attempts: 2, on: [{reason: lost, action: stop}, {reason: timeout, action: retry}]}\n",
     "a range below zero": HEAD + "command: [echo, '${sweep.n}']\nsweep: {n: -2..2}\n",
@@ -428,6 +431,32 @@ BAD = {
         + "retry: {on: [{reason: lost, action: stop}]}\n",
         "retry.on[0].reason",
         shape=False,
+    ),
+    "memory that grows from nothing": Wrong(
+        SHORT.replace("local", "elsewhere")
+        + "retry: {attempts: 3, on: [{reason: oom, action: retry, memory: {grow: 2, most: 64GiB}}]}\n",
+        "retry.on[0].memory",
+        shape=False,
+    ),
+    "memory that cannot grow": Wrong(
+        SHORT.replace("local", "elsewhere")
+        + "cluster: {memory: 64GiB}\n"
+        + "retry: {attempts: 3, on: [{reason: oom, action: retry, memory: {grow: 2, most: 64GiB}}]}\n",
+        "retry.on[0].memory.most",
+        shape=False,
+    ),
+    "memory that grows after a timeout": Wrong(
+        SHORT.replace("local", "elsewhere")
+        + "cluster: {memory: 1GiB}\n"
+        + "retry: {attempts: 3, on: [{reason: timeout, action: retry, memory: {grow: 2, most: 64GiB}}]}\n",
+        "retry.on[0]",
+        shape=False,
+    ),
+    "memory that does not grow": Wrong(
+        SHORT.replace("local", "elsewhere")
+        + "cluster: {memory: 1GiB}\n"
+        + "retry: {attempts: 3, on: [{reason: oom, action: retry, memory: {grow: 1, most: 64GiB}}]}\n",
+        "retry.on[0].memory.grow",
     ),
     "no exit codes": Wrong(
         SHORT + "retry: {on: [{exit_codes: [], action: stop}]}\n", "retry.on[0].exit_codes"

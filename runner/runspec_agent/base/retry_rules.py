@@ -25,18 +25,39 @@ def find_action(
     >>> find_action({"retry_on": rules}, 75, "lost") is None, find_action({"retry_on": rules[:2]}, 42, "setup") is None
     (True, True)
     """
+    action: Optional[str] = find_rule(record, code, reason).get("action")
+    return action
+
+
+def find_rule(
+    record: Mapping[str, Any], code: int = 0, reason: Optional[str] = None
+) -> Mapping[str, Any]:
+    """Return the first rule of *record* for an attempt that ended with *code*, or an empty mapping."""
     for rule in record.get(RULES) or ():
-        action: str = rule["action"]
         if "reason" in rule:
             if rule["reason"] == reason:
-                return action
+                return dict(rule)
         elif reason in APART:
             continue
         elif "codes" not in rule or (
             reason != SETUP and any(first <= code <= last for first, last in rule["codes"])
         ):
-            return action
-    return None
+            return dict(rule)
+    return {}
+
+
+def grow(rule: Mapping[str, Any], memory: int) -> Optional[int]:
+    """Return the memory of the next attempt in bytes, after one that had *memory*; None if it stays.
+
+    >>> rule = {"action": "retry", "memory": {"grow": 2, "most": 100}}
+    >>> grow(rule, 30), grow(rule, 60), grow(rule, 100)
+    (60, 100, None)
+    """
+    growth = rule.get("memory")
+    if not growth or memory >= growth["most"]:
+        return None
+    more: int = min(memory * growth["grow"], growth["most"])
+    return more
 
 
 def asks_for(record: Mapping[str, Any], reason: str) -> bool:

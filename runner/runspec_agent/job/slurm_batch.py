@@ -25,7 +25,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 from runspec_agent.base import (
     end_causes,
@@ -53,6 +53,7 @@ from runspec_agent.usage import oom_kills
 
 CANCELLED = "cancelled"
 AT = "runs/{}/"
+MIB = 1 << 20
 LOOK_S = 1.0  # between two looks for the exit records of nodes
 FIRST_S = 10.0  # for the first node to end by itself after another one has failed
 SIGNALLED = 128  # a shell's exit code is greater if a signal ended its command
@@ -264,9 +265,10 @@ class Batch:
         why = "the agent of node {} was killed by signal {}".format(rank, code - SIGNALLED)
         if not self.record.get("elastic"):
             identity = self.place._replace(rank=rank)
-            reason = retry_rules.OOM if self._ran_out(rank, code) else None
             failures = Failures(self.bucket, self.at, self.record)
-            return Failure(why, failures.judge(identity, code, reason=reason))
+            if self._ran_out(rank, code):
+                failures.note_oom(identity)
+            return Failure(why, failures.judge(identity, code))
         return Failure(why, AGAIN)
 
     def _ran_out(self, rank: int, code: int) -> bool:
@@ -376,11 +378,30 @@ class Batch:
     def _requeued(self, why: Optional[str]) -> Optional[str]:
         """Requeue the job and return None, or return why that failed."""
         self._note(AGAIN, why, again=True)
+        rule = {} if self.late else Failures(self.bucket, self.at, self.record).rule_of(self.place)
         said = slurm_commands.run(["scontrol", "requeue", _name(self.env)], self.env)
         if said is None:
+            self._grow(rule)
             return None
         _tell("the job cannot be requeued: {}".format(said))
         return "another attempt was due, but the job cannot be requeued: {}".format(said)
+
+    def _grow(self, rule: Mapping[str, Any]) -> None:
+        """Ask for more memory for the next attempt, which does not begin before this process has ended.
+
+        Slurm sets SLURM_MEM_PER_NODE in MiB, and changes the request of a job that is queued again.
+        """
+        memory = self.env.get("SLURM_MEM_PER_NODE", "")
+        more = retry_rules.grow(rule, int(memory) * MIB) if memory.isdigit() else None
+        if more is None:
+            return
+        mib = -(-more // MIB)
+        job, memory = "JobId={}".format(_name(self.env)), "MinMemoryNode={}".format(mib)
+        said = slurm_commands.run(["scontrol", "update", job, memory], self.env)
+        if said is None:
+            _tell("the next attempt has {} MiB of memory".format(mib))
+        else:
+            _tell("the next attempt has as much memory as this one: {}".format(said))
 
     def _note(self, code: int, why: Optional[str], again: bool = False, **more: str) -> None:
         try:

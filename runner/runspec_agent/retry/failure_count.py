@@ -2,7 +2,7 @@
 
 import json
 import sys
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Mapping, Optional
 
 from runspec_agent.base import retry_rules
 from runspec_agent.base.job_env import LOST, STOPPED, NoSpace
@@ -83,6 +83,16 @@ class Failures:
         """Return whether an *attempt* of this node is recorded as a failure."""
         mine = "{}{}-{}/{}-".format(self.at, identity.task, identity.rank, attempt)
         return any(True for _ in self.bucket.listing(mine))
+
+    def rule_of(self, identity: TaskIdentity) -> Mapping[str, Any]:
+        """Return the rule by which another attempt follows this one, if a node of it has failed and there is one."""
+        begin = "{}{}-".format(self.at, identity.task)
+        for entry in self.bucket.listing(begin):  # of each node: RANK/ATTEMPT-CODE
+            rank, _, end = entry.key[len(begin) :].partition("/")
+            attempt, _, code = end.partition("-")
+            if rank.isdigit() and attempt == str(identity.attempt):
+                return retry_rules.find_rule(self.record, int(code), self._oom(identity))
+        return {}
 
     def last(self, identity: TaskIdentity) -> Optional[int]:
         """Return the exit code of the last failure of this node, or None."""

@@ -45,6 +45,14 @@ def refuse_rules(spec: Spec, refused: Mapping[str, tuple[str, str]]) -> Iterator
             yield Problem(("retry", "on", number, "reason"), *found)
 
 
+def refuse_growth(spec: Spec, why: str) -> Iterator[Problem]:
+    """Yield a problem for each entry of `retry.on` with more memory, which a provider cannot give; *why* says so."""
+    for number, rule in enumerate(spec.retry.on):
+        if rule.memory is not None:
+            hint = f"remove it and set cluster: {{memory: {rule.memory.most >> 20}MiB}}"
+            yield Problem(("retry", "on", number, "memory"), why, hint, at="key")
+
+
 def too_many_tasks(spec: Spec, most: int, why: str) -> Iterator[Problem]:
     """Yield a problem if the sweep of *spec* has more tasks than a provider supports; *why* says whose limit it is."""
     if (count := count_tasks(spec.sweep)) > most:

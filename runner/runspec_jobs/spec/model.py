@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from runspec_agent.base.program_hooks import SIGNALS
-from runspec_agent.base.retry_rules import LOST, RULES, STOP, find_action
+from runspec_agent.base.retry_rules import LOST, OOM, RULES, STOP, find_action
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.document.nodes import Text, resolve, resolve_kind
 from runspec_jobs.spec.metric import Metric, Sizes
@@ -610,6 +610,15 @@ def _check_codes(codes: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], .
     return codes
 
 
+class Growth(Model):
+    """More memory for the next attempt."""
+
+    grow: Annotated[int, Field(ge=2, le=16), BeforeValidator(parse_whole)] = Field(
+        description="How many times the memory of the attempt that failed the next one has."
+    )
+    most: Bytes = Field(description="The most memory that an attempt may have, such as `64GiB`.")
+
+
 class RetryRule(Model):
     """What follows an attempt that has ended in some way."""
 
@@ -630,18 +639,30 @@ class RetryRule(Model):
         description="`retry`: another attempt follows if `attempts` (after `lost`, `spot_attempts`) has one left. "
         "`stop`: none follows."
     )
+    memory: Growth | None = Field(
+        default=None,
+        description="After `oom` or `exit_codes`, the memory of the next attempt: `{grow: 2, most: 64GiB}` doubles "
+        "`cluster.memory` up to that bound. Only Slurm and ParallelCluster change the request of a job.",
+    )
 
     @property
     def recorded(self) -> dict[str, Any]:
         """The rule as `runspec_agent.base.retry_rules` reads it."""
         codes = {} if self.exit_codes is None else {"codes": [list(c) for c in self.exit_codes]}
         reason = {"reason": self.reason} if self.reason else {}
-        return {**codes, **reason, "action": self.action}
+        growth = (
+            {"memory": {"grow": self.memory.grow, "most": self.memory.most}} if self.memory else {}
+        )
+        return {**codes, **reason, **growth, "action": self.action}
 
     @model_validator(mode="after")
     def _check_one(self) -> Self:
         if self.exit_codes is not None and self.reason is not None:
             raise make_error("an entry has exit_codes or reason", "write two entries, one for each")
+        named = self.exit_codes is not None or self.reason == OOM
+        if self.memory is not None and not (named and self.action == "retry"):
+            hint = "write {reason: oom, action: retry, memory: {grow: 2, most: 64GiB}}"
+            raise make_error("more memory is for another attempt after oom or exit_codes", hint)
         return self
 
 

@@ -347,9 +347,23 @@ def _check_retry(spec: Spec) -> Iterator[Problem]:
             message = "the nodes of an elastic job know the exit code of a failure, and no reason"
             hint = "write exit_codes: [137], or for lost nodes retry.spot_attempts"
             yield Problem((*where, "reason"), message, hint)
+        if rule.memory is not None:
+            yield from _check_growth(spec, (*where, "memory"), rule.memory.most)
         if rule.action == "retry" and rule.reason not in APART and spec.retry.attempts == 1:
             message = "another attempt never follows with attempts: 1, the default"
             yield Problem((*where, "action"), message, "write retry: {attempts: 3, on: [...]}")
+
+
+def _check_growth(spec: Spec, where: Path, most: int) -> Iterator[Problem]:
+    if spec.cluster.nodes.elastic:
+        message = "an elastic job has one attempt, whose nodes keep their memory"
+        yield Problem(where, message, "remove it, or set nodes: N", at="key")
+    elif spec.cluster.memory is None:
+        message = "the memory of the first attempt is not known"
+        yield Problem(where, message, "add cluster: {memory: 16GiB}", at="key")
+    elif most <= spec.cluster.memory:
+        message = "the first attempt has as much memory already, by cluster.memory"
+        yield Problem((*where, "most"), message, "make it larger than cluster.memory")
 
 
 def _check_signal(spec: Spec) -> Iterator[Problem]:

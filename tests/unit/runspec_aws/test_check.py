@@ -20,6 +20,7 @@ TYPES = (
     "providers.aws-batch.instance_types: [p4d.24xlarge]"
 )
 LOGIN = "aws-sm:arn:aws:secretsmanager:eu-west-1:123456789012:secret:registry-a1b2c3"
+GROWS = {"reason": "oom", "action": "retry", "memory": {"grow": 2, "most": "64GiB"}}
 # What a spec asks for, the profile beside the usual one, and where the error is.
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
     "a container of Azure, of which it has no identity": (
@@ -37,6 +38,11 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         {"cluster": {"nodes": 2}, "retry": {"on": [{"reason": "lost", "action": "stop"}]}},
         {},
         ("retry", "on", 0, "reason"),
+    ),
+    "memory that grows": (
+        {"cluster": {"memory": "1GiB"}, "retry": {"attempts": 2, "on": [GROWS]}},
+        {},
+        ("retry", "on", 0, "memory"),
     ),
     "tasks of nodes above an array": (
         {"cluster": {"nodes": 2}, "sweep": {"a": "1..5001"}},

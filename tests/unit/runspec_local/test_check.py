@@ -48,6 +48,16 @@ def test_a_rule_that_nothing_here_can_follow_is_refused(reason: str, count: int)
     assert len(told({"retry": {"attempts": 2, "on": rules}})) == count
 
 
+GROWS = [{"exit_codes": [9], "action": "retry", "memory": {"grow": 2, "most": "64GiB"}}]
+
+
+def test_memory_that_grows_is_refused() -> None:
+    """On this machine it would have no effect."""
+    found = told({"retry": {"attempts": 2, "on": GROWS}, "cluster": {"memory": "1GiB"}})
+
+    assert ("error", "the jobs on this machine share its memory") in found
+
+
 @pytest.mark.parametrize("scheme", ["store", "shared"])
 def test_a_place_to_be_read_is_there(scheme: str) -> None:
     source = f"{scheme}://data"

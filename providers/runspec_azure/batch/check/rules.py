@@ -22,6 +22,7 @@ from runspec_jobs.provider.spec_checks import (
     foreign_problems,
     lacking,
     literal_paths,
+    refuse_growth,
     refuse_rules,
     too_many_tasks,
 )
@@ -57,6 +58,7 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
     )
     yield from _limits(spec)
     yield from refuse_rules(spec, REFUSED)
+    yield from refuse_growth(spec, "all attempts of a task have a whole machine of the same pool")
     if spec.container.image is None:
         why = "on a machine of Azure Batch without an image; what is written there is lost"
         yield from literal_paths(spec, why)
