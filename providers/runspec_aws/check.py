@@ -14,7 +14,7 @@ from runspec_aws.resources import NO_DRIVER, chosen, gpu_types, known, usable_gi
 from runspec_ec2 import ec2_catalogue
 from runspec_jobs.provider import Capacity, Facts, Path, Problem, Spec, did_you_mean
 from runspec_jobs.provider.commands import argv
-from runspec_jobs.provider.machines import machine_shortfall
+from runspec_jobs.provider.machines import explain_other_chip, machine_shortfall
 from runspec_jobs.provider.spec_checks import (
     check_build,
     check_entrypoint,
@@ -170,11 +170,9 @@ def _machines(spec: Spec, decision: Decision, facts: Facts) -> Iterator[Problem]
         if not (options.instance_types or options.queue):
             kinds = gpu_types()
             hint = did_you_mean(cluster.gpu_model, kinds) or f"choose one of: {', '.join(kinds)}"
-            yield Problem(
-                ("cluster", "gpu_type"),
-                f"no EC2 instance type has the GPU '{cluster.gpu_type}'",
-                hint,
-            )
+            what = f"no EC2 instance type has the GPU '{cluster.gpu_type}'"
+            why = explain_other_chip(cluster.gpu_model) or (what, hint)
+            yield Problem(("cluster", "gpu_type"), *why)
     elif not decision.fits:
         yield _too_much(decision, options)
     if options.queue:

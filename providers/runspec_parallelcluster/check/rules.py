@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from runspec_ec2 import ec2_catalogue
 from runspec_jobs.provider import Facts, Problem, Spec, did_you_mean
-from runspec_jobs.provider.machines import machine_shortfall
+from runspec_jobs.provider.machines import explain_other_chip, machine_shortfall
 from runspec_jobs.provider.spec_checks import lacking
 from runspec_parallelcluster.check import queues as check_queues, storage
 from runspec_parallelcluster.decision import Decision, QueueChoice
@@ -79,7 +79,8 @@ def _machines(decision: Decision, spec: Spec) -> Iterator[Problem]:
     types, choices = gpu_types(architecture), decision.queues.values()
     if gpu_type and gpu_type.lower() not in map(str.lower, types) and not _names_types(options):
         hint = did_you_mean(gpu_type, types) or f"use one of {', '.join(types)}"
-        yield Problem(("cluster", "gpu_type"), f"no EC2 instance type has a '{gpu_type}'", hint)
+        what = f"no EC2 instance type has a '{gpu_type}'"
+        yield Problem(("cluster", "gpu_type"), *(explain_other_chip(gpu_type) or (what, hint)))
     elif without := [choice for choice in choices if not choice.queue.instance_types]:
         yield _too_much(without[0])
     else:

@@ -20,6 +20,8 @@ MACHINE = "write cluster: {cpus: 4, memory: 16GiB}, or name a machine under prov
 NODES = "write cluster: {nodes: 2}"
 NEEDS = "write needs: [NAME], with the jobs in one file"
 PROCESSES = "write launch: mpi or torchrun, and processes_per_node: 8"
+PLACES = "name one region under providers; the zones are those of the networks in the profile"
+DISK = "write cluster: {disk: 100GiB}; a job does not choose the kind of disk"
 SETTING = "write it under providers, or in the profile"
 
 # By the word in lower case, without "-" and "_".
@@ -43,6 +45,8 @@ WORDS: Mapping[str, str] = {
     **dict.fromkeys(("mem", "ram", "mempercpu"), "write cluster: {memory: 16GiB}"),
     **dict.fromkeys(("disksize", "ephemeralstorage", "tmp"), "write cluster: {disk: 100GiB}"),
     **dict.fromkeys(("partition", "queue", "qos", "account", "region", "zone", "cloud"), SETTING),
+    **dict.fromkeys(("regions", "zones", "availabilityzone", "availabilityzones"), PLACES),
+    **dict.fromkeys(("disktier", "disktype", "volumetype", "storagetype"), DISK),
     "resources": "write cluster: {nodes: 1, cpus: 4, memory: 16GiB, gpus: 1}",
     "limits": "write cluster: {cpus: 4, memory: 16GiB, gpus: 1}",
     **dict.fromkeys(("preexec", "preparation", "setupcommands"), "write setup: |, and the script below it"),

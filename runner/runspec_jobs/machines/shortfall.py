@@ -17,6 +17,14 @@ from runspec_jobs.machines.choice import (
 from runspec_jobs.machines.machine import Catalogue, Machine
 
 REGIONS = 4  # the most that a hint names
+# Chips of catalogues that need another stack in a container than GPUs of NVIDIA, as job files of others name them.
+# https://awsdocs-neuron.readthedocs-hosted.com/, https://rocm.docs.amd.com/, https://docs.habana.ai/
+STACKS = {
+    **dict.fromkeys(("trainium", "trainium2", "trn1", "trn2", "inferentia", "inferentia2", "inf1", "inf2"), "Neuron"),
+    **dict.fromkeys(("mi100", "mi200", "mi210", "mi250", "mi250x", "mi300a", "mi300x", "mi325x", "mi355x"), "ROCm"),
+    **dict.fromkeys(("gaudi", "gaudi2", "gaudi3", "hl-205"), "Gaudi"),
+    **dict.fromkeys(("tpu", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e"), "TPUs"),
+}  # fmt: skip
 
 
 class Shortfall(NamedTuple):
@@ -30,6 +38,18 @@ class Shortfall(NamedTuple):
     what: str
     hint: str
     machine: Machine | None = None
+
+
+def explain_other_chip(kind: str) -> tuple[str, str] | None:
+    """Return why no job gets chips of the type *kind*, and a hint; None if they may be GPUs of NVIDIA.
+
+    >>> explain_other_chip("A100")
+    """
+    stack = STACKS.get(kind.lower())
+    if stack is None:
+        return None
+    message = f"'{kind}' needs devices and drivers of {stack}, and containers get those of NVIDIA GPUs alone"
+    return message, "choose a GPU of NVIDIA, or a cluster of your own whose nodes have such chips"
 
 
 def explain_shortfall(

@@ -37,6 +37,7 @@ from runspec_jobs.machines.service import (
     service_price as service_price,
 )
 from runspec_jobs.machines.shortfall import (
+    explain_other_chip as explain_other_chip,
     explain_shortfall as machine_shortfall,
     other_regions as other_regions,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "Usage",
     "choose_machines",
     "chosen_machine",
+    "explain_other_chip",
     "is_enough_gpu_memory",
     "listed_machine",
     "machine_price",

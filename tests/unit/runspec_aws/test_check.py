@@ -407,3 +407,17 @@ def test_adapters_without_a_placement_group_are_a_note() -> None:
     found = problems(spec(cluster={"nodes": 2}), efa=True, subnets=["subnet-1"])
 
     assert [p.severity for p in found if "recommends a placement group" in p.what] == ["note"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "stack"), [("trn1", "Neuron"), ("Gaudi", "Gaudi"), ("MI300X", "ROCm")]
+)
+def test_chips_that_no_container_gets_are_refused_with_the_reason(kind: str, stack: str) -> None:
+    wanted = spec(cluster={"gpus": 1, "gpu_type": kind})
+
+    (found,) = [p for p in problems(wanted) if p.path == ("cluster", "gpu_type")]
+
+    assert found.what.startswith(f"'{kind}' needs devices and drivers of {stack}")
+    assert (
+        found.hint == "choose a GPU of NVIDIA, or a cluster of your own whose nodes have such chips"
+    )

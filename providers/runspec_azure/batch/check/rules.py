@@ -15,7 +15,7 @@ from runspec_azure.naming import setting
 from runspec_azure.resources import request, vm_sizes
 from runspec_azure.resources.vm_sizes import Machine
 from runspec_jobs.provider import Capacity, Facts, Problem, Spec, did_you_mean
-from runspec_jobs.provider.machines import GPU_MULTIPLE, MachineRequest
+from runspec_jobs.provider.machines import GPU_MULTIPLE, MachineRequest, explain_other_chip
 from runspec_jobs.provider.spec_checks import (
     check_build,
     check_entrypoint,
@@ -236,6 +236,8 @@ def _unknown_gpu(kind: str, there: tuple[str, ...]) -> Problem:
     known = {name.lower(): name for name in there}
     near = did_you_mean(kind, known)
     listed = f"choose one of: {', '.join(there)}; or set vm_size in the profile"
+    if other := explain_other_chip(kind):
+        return Problem(("cluster", "gpu_type"), *other)
     if had:
         message = (
             f"Azure has retired machines with the GPU '{kind}' ({had[0].name}: {had[0].leaves})"

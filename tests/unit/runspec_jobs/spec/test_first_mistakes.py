@@ -39,6 +39,13 @@ def test_a_command_on_one_line_is_answered_with_the_list_to_write(written: str, 
     assert (found.what, found.hint) == ("a list is expected here", hint)
 
 
+def test_a_disk_with_a_tier_is_answered_with_the_size_to_write() -> None:
+    (found,) = problems("command: [a]\ncluster: {disk: {size: 100GiB, tier: fast}}\n")
+
+    assert found.what == "a size is expected here"
+    assert found.hint == "write cluster: {disk: 100GiB}; a job does not choose the kind of disk"
+
+
 @pytest.mark.parametrize("written", ["python x.py -n '3' --say 'it''s' no", "sh -c 'a; b' '' -"])
 def test_the_list_to_write_is_read_back_as_the_words_of_a_shell(written: str) -> None:
     (found,) = problems(f"command: {written}\n")

@@ -139,6 +139,7 @@ def test_what_the_service_takes_is_no_problem(settings: dict[str, Any]) -> None:
         ({"cpus": 64}, queue(), "no queue of the profile"),
         ({"capacity": "spot"}, queue(), "with capacity spot"),
         ({"gpus": 1, "gpu_type": "V10"}, {}, "no EC2 instance type has a 'V10'"),
+        ({"gpus": 1, "gpu_type": "Trainium"}, {}, "'Trainium' needs devices and drivers of Neuron"),
         ({"gpus": 16}, {}, "16, but the largest machine has 8"),
         ({"gpus": 1, "gpu_type": "A100"}, {}, "p4d.24xlarge, has 8"),
         ({"gpus": 1, "gpu_type": "V100"}, {}, "drivers in ParallelCluster's AMIs"),

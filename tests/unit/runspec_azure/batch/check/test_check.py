@@ -586,3 +586,11 @@ def test_validation_alone_asks_for_no_profile() -> None:
     facts = Facts(options(batch_url=None), complete=False)
 
     assert list(PROVIDER.check(spec(secrets={"T": "hf"}), facts)) == []
+
+
+def test_a_gpu_of_amd_is_refused_with_the_reason() -> None:
+    wanted = spec(cluster={"gpus": 8, "gpu_type": "MI300X"})
+
+    (found,) = [p for p in problems(wanted) if p.path == GPU]
+
+    assert found.what.startswith("'MI300X' needs devices and drivers of ROCm")
