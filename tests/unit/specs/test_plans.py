@@ -22,7 +22,7 @@ from botocore.validate import ParamValidator
 from runspec_jobs.load import profile as profiles, registry, source
 from runspec_jobs.load.profile import Profile
 from runspec_jobs.plan import model as plan
-from runspec_jobs.provider import Facts, Request, Source, Spec, requests_of
+from runspec_jobs.provider import Facts, Mount, Request, Source, Spec, requests_of
 from runspec_jobs.provider.payload import pack_agent, strip_boot
 from tests.support.azure import arm_bodies, batch_bodies
 from tests.support.root import ROOT
@@ -48,6 +48,12 @@ def read(path: Path, **fields: Any) -> Spec:
     return Spec.model_validate({**spec.model_dump(exclude_unset=True), **fields})
 
 
+def uploaded(mount: Mount) -> Source:
+    """Give what is uploaded for a mount: a folder, or one file."""
+    is_file = (ROOT / "specs" / mount.source).is_file()
+    return Source("sha256:" + "5" * 64, 1 if is_file else 3, 4096, is_file)
+
+
 def facts(spec: Spec, engine: str) -> Facts:
     """Give the facts of a machine that is not this one."""
     provider = registry.load(spec.provider)
@@ -55,7 +61,7 @@ def facts(spec: Spec, engine: str) -> Facts:
     wanted = spec.container.requirements
     return Facts(
         options=provider.options_model.model_validate({"secrets": secrets}),
-        sources={m.name: Source("sha256:" + "5" * 64, 3, 4096) for m in spec.mounts},
+        sources={m.name: uploaded(m) for m in spec.mounts},
         requirements=("six==1.17.0",) if wanted else (),
         survey={**MACHINE, "engine": engine},
     )
