@@ -229,8 +229,12 @@ def count_launchers(body: str) -> int:
     >>> count_launchers("# srun a\\nsrun a\\nif true; then mpirun b; fi\\n/usr/bin/srun c\\n")
     2
     """
+    return len(list_launchers(body))
+
+
+def list_launchers(body: str) -> list[str]:
     lines = (re.sub(r"(?:^|\s)#.*", "", line) for line in body.splitlines())
-    return sum(len(ANYWHERE.findall(line)) for line in lines)
+    return [name for line in lines for name in ANYWHERE.findall(line)]
 
 
 def list_read(body: str, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -39,6 +39,20 @@ COPY = (
 )
 MOUNT = "name each folder under `shared` in the profile, and mount shared://NAME"
 MOUNTED = re.compile(r"(/[\w./-]+|\$\(pwd\)[\w./-]*):(/[\w./-]+?)(?::(ro|rw))?")
+# The steps of the first node find the copy of each node at one path. The other nodes wait until the first has ended.
+MEET = """\
+here=/tmp/$RUNSPEC_RUN-$RUNSPEC_TASK
+ln -sfn "${{outputs.work}}" "$here" || exit 1
+if [ "$RUNSPEC_RANK" != 0 ]; then
+  until [ -e "$here.over" ]; do sleep 1; done
+  rm -f "$here" "$here.over"
+  exit 0
+fi
+on_each() {{ srun -N {nodes} -n {nodes} --ntasks-per-node=1 "$@"; }}
+until on_each test -e "$here/.copied"; do sleep 1; done
+trap 'code=$?; on_each touch "$here.over"; rm -f "$here"; exit $code' EXIT
+export SLURM_WORKING_DIR="$here"
+"""
 GUARD = '[ "$RUNSPEC_RANK" = 0 ] || exit 0  # sbatch starts a script on the first node only\n'
 
 
@@ -378,23 +392,26 @@ def _write_run(draft: Draft, script: BatchScript, body: str) -> str:
     elif nodes > 1:
         guard = GUARD
     steps = ""
-    if launched is None and (count := batch_script.count_launchers(body)):
-        steps = _keep_steps(draft, count)
+    if launched is None and (names := batch_script.list_launchers(body)):
+        steps = _keep_steps(draft, names)
     return f"{_set_up(draft, script, body)}{steps}{guard}{body}"
 
 
-def _keep_steps(draft: Draft, count: int) -> str:
+def _keep_steps(draft: Draft, names: list[str]) -> str:
     """Return the lines that tell srun of several steps how many tasks the script has: runspec asks for nodes."""
     tasks, nodes = draft.values["tasks"], draft.values["nodes"]
-    many = "" if nodes == 1 else ", and its tasks on other nodes do not see the copy of the folder"
-    lost = "not imported: " if many else ""
+    others = [name for name in names if name != "srun"]
+    if others and nodes > 1:
+        why = "the job asks Slurm for nodes, and not for the slots that mpirun looks for"
+        draft.notes.append(f"{draft.name}: not imported: {others[0]} beside other steps: {why}")
     draft.notes.append(
-        f"{draft.name}: {lost}{count} of srun and mpirun stay in the script: it needs Slurm{many}"
+        f"{draft.name}: {' and '.join(dict.fromkeys(names))} stay in the script: it needs Slurm"
     )
     words = {"SLURM_NTASKS": tasks * nodes, "SLURM_NTASKS_PER_NODE": tasks}
     if "cpus-per-task" in draft.values:
         words["SRUN_CPUS_PER_TASK"] = draft.values["cpus-per-task"]
-    return "".join(f"export {name}={number}\n" for name, number in words.items())
+    exports = "".join(f"export {name}={number}\n" for name, number in words.items())
+    return exports + (MEET.format(nodes=nodes) if nodes > 1 else "")
 
 
 def _take_launched(draft: Draft, launched: batch_script.Launched, body: str) -> str:

@@ -260,6 +260,22 @@ def test_windows_line_breaks_and_a_byte_order_mark_are_left_out() -> None:
     assert "\r" not in (spec.run or "")
 
 
+def test_steps_of_several_nodes_find_the_copy_of_each_node_at_one_path() -> None:
+    imported = take("-N 2 --ntasks-per-node=4", body="srun a\nsrun b\n")
+
+    run = read(imported).run or ""
+    assert run.index('ln -sfn "${outputs.work}" "$here"') < run.index("on_each test -e")
+    assert run.index('export SLURM_WORKING_DIR="$here"') < run.index("srun a\nsrun b\n")
+    assert "export SLURM_NTASKS=8\nexport SLURM_NTASKS_PER_NODE=4\n" in run
+    assert list_losses(imported) == []
+
+
+def test_a_call_of_mpirun_beside_other_steps_is_lost_on_several_nodes() -> None:
+    imported = take("-N 2", body="mpirun -N 1 hostname\nsrun b\n")
+
+    assert "not imported: mpirun beside other steps" in list_losses(imported)[0]
+
+
 def test_a_job_of_one_task_needs_no_launcher() -> None:
     body = "if true; then\n  time srun -n 1 a\nfi\nsrun --label b | srun c\n# srun d\n"
 
