@@ -72,6 +72,11 @@ SAID: Mapping[str, Said] = {
         "max_failed", "sweep: {n: 1..9}\nmax_failed: 1\nrun: echo a\n"
     ),
     "ttl": Said("ttl", "ttl: 2d\nrun: echo a\n"),
+    "bucket_rw": Said(
+        "outputs",
+        "mounts: [{name: old, source: 's3://bucket/a', target: /job/old}]\n"
+        "outputs: [{name: new, path: /job/new, sync: 1m, target: 's3://bucket/a'}]\nrun: echo a\n",
+    ),
     "env_file": Said("env_file", "env_file: vars.env\nrun: echo $A\n"),
     "ports": Said("ports", "ports: [8888]\nrun: echo a\n"),
     "signal_before_timeout": Said(

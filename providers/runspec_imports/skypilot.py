@@ -155,15 +155,22 @@ def _take_mounts(source: ForeignMap, draft: Draft, env: dict[str, str]) -> dict[
         origin = _fill(value if isinstance(value, Text) else storage.text("source"), env)
         mode = storage.text("mode", "MOUNT")
         name = _fill(storage.text("name"), env)
-        storage.skip("store", "persistent")
+        store = storage.text("store", "s3").lower()
+        storage.skip("persistent")
         key = None
         if not origin and name and mode != "COPY":
             key = make_key(name, {output["name"] for output in draft.spec.get("outputs", [])})
-            draft.spec.setdefault("outputs", []).append({"name": key, "path": place, "sync": SYNC})
-            source.notes.add(
-                f"{target} is an output, saved to the store of the profile and not to bucket {name}",
-                at,
+            bucket = _find_place(f"s3://{name}", draft) if store == "s3" else None
+            output = {"name": key, "path": place, "sync": SYNC}
+            draft.spec.setdefault("outputs", []).append(
+                output | ({"target": bucket} if bucket else {})
             )
+            if bucket:
+                source.notes.add(f"{target} is an output, whose saves are in {bucket}, too", at)
+            else:
+                source.notes.lose(
+                    f"bucket {name}", "the output is saved to the store of the profile", at
+                )
             found = f"${{outputs.{key}}}"
         elif "://" in origin:
             if (place_in_store := _find_place(origin, draft)) is None:

@@ -134,6 +134,9 @@ def test_a_bucket_that_a_task_writes_becomes_an_output() -> None:
     (output,) = read_only(convert(f"envs: {{BUCKET: mine}}\nrun: a\n{mounts}")).outputs
 
     assert (output.name, output.path, output.sync) == ("mine", "/out", 60)
+    assert output.target == "s3://mine"
+    gcs = "file_mounts: {/out: {name: mine, store: gcs}}\n"
+    assert "bucket mine" in list_losses(convert(f"run: a\n{gcs}"))[0]
 
 
 def test_a_bucket_of_another_owner_is_mounted_and_read() -> None:
