@@ -51,6 +51,12 @@ srun -n 1 sh -c 'echo second > step-2-$SLURM_PROCID'
 for i in 1 2; do srun -n 1 sh -c "echo $i > loop-$i"; done
 srun cat input > copied
 """,
+    "words of Slurm's own": """#!/bin/bash
+#SBATCH --exclusive --exclude=node1 --begin=now --comment="for the paper"
+#SBATCH --mail-type=NONE,END --mail-user=me@example.org
+echo "$SLURM_CPUS_ON_NODE processors" > said
+[ "$SLURMD_NODENAME" != node1 ] || exit 5
+""",
     "several steps": """#!/bin/bash
 #SBATCH -N 2 -n 2
 srun -N 1 -n 1 sh -c 'echo first > step-1'

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from runspec_emulators.slurm import Cluster
+from runspec_jobs.api import cleanup
 from tests.support.requirements import need
 from tests.support.slurm.project import Project, project as project  # a fixture
 from tests.support.slurm.shared_cluster import PROGRAMS
@@ -87,3 +89,21 @@ def test_a_job_file_sends_no_mail_to_others(project: Project, tmp_path: Path) ->
 
     assert code == 2
     assert "mail_user" in err and "profile" in err
+
+
+def test_a_run_with_a_ttl_goes_with_its_files_some_time_after_its_end(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outputs = [{"name": "out", "path": "/job/out"}]
+    project.ended("echo x >${outputs.out}/x", ttl="1h", outputs=outputs)
+    run = project.workspace / "runs"
+    real, later = cleanup.destroy_expired, time.time() + 3_700
+
+    project.said("list")
+    assert len([*run.iterdir()]) == 1
+    monkeypatch.setattr(cleanup, "destroy_expired", lambda: real(later))
+    code, _, err = project.said("list")
+
+    assert code == 0
+    assert "its ttl of 1 h is over: destroyed" in err
+    assert [*run.iterdir()] == []
