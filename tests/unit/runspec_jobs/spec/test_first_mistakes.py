@@ -137,7 +137,7 @@ def test_the_first_line_for_another_tools_file_says_what_is_imported(text: str) 
 
     assert found[0].what == "this is no spec, which begins with apiVersion: runspec/v1"
     hint = found[0].hint or ""
-    assert hint.startswith("runspec import 'my job' --to . reads ") and "of SkyPilot" in hint
+    assert hint.startswith("runspec import 'my job' --to . reads ") and "of Slurm" in hint
 
 
 @pytest.mark.parametrize("word", sorted(peer_words.WORDS))
