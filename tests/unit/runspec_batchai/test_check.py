@@ -15,6 +15,7 @@ from runspec_jobs.diagnostics.problem import format_path
 from tests.support.azure.batch_ai_specs import facts, problems, spec
 
 TORCH = {"launch": "torchrun", "command": ["python", "a.py"]}
+OOM = {"reason": "oom", "action": "retry"}
 MOUNT = {"name": "all", "source": "shared://all", "target": "/job/all"}
 
 
@@ -31,6 +32,8 @@ def one(at: str, severity: str = "error", settings: Any = None, **fields: Any) -
     [
         ("cluster.nodes", {"cluster": {"nodes": {"min": 1, "max": 3}}, **TORCH}, "nodes: 3"),
         ("cluster.nodes", {"cluster": {"nodes": 2}}, "launch: mpi"),
+        ("retry.on[0].reason", {"retry": {"attempts": 2, "on": [OOM]}}, "exit_codes: [137]"),
+        ("max_failed", {"sweep": {"n": "1..3"}, "max_failed": 2}, "azure-batch"),
         ("cluster.gpu_type", {"cluster": {"gpus": 1, "gpu_type": "Radeon"}}, "K80"),
         ("cluster.gpus", {"cluster": {"gpus": 8}}, "8, but the largest machine has 4"),
         ("cluster.cpus", {"cluster": {"cpus": 96}}, "96, but the largest machine has 64"),

@@ -31,6 +31,28 @@ FILES = {f"f{i}": f"nfs:h:/{i}" for i in range(11)}
 
 # What a spec asks for, the profile beside the usual one, and where the error is.
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
+    "another attempt for an image": (
+        {"retry": {"on": [{"reason": "image", "action": "retry"}]}},
+        {},
+        ("retry", "on", 0, "reason"),
+    ),
+    "memory that grows": (
+        {
+            "cluster": {"memory": "1GiB"},
+            "retry": {
+                "attempts": 2,
+                "on": [
+                    {
+                        "reason": "oom",
+                        "action": "retry",
+                        "memory": {"grow": 2, "most": "64GiB"},
+                    }
+                ],
+            },
+        },
+        {},
+        ("retry", "on", 0, "memory"),
+    ),
     "a container without an identity": (
         {"mounts": [{"name": "a", "source": "az://lab/data/x", "target": "/a"}]},
         {},
