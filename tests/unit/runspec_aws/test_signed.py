@@ -117,7 +117,7 @@ def test_the_container_needs_a_shell_and_no_role() -> None:
 def test_what_the_shell_is_given_leaves_room_for_the_users_words() -> None:
     made = facts(spec())
 
-    assert job.MAX_BYTES - job.size(spec(), decide(spec(), made.options), made) > 8_000
+    assert job.MAX_BYTES - job.size(spec(), decide(spec(), made.options), made) > 7_500
 
 
 def test_batch_would_replace_nothing_of_the_shells_text() -> None:

@@ -15,7 +15,7 @@ Capture = pytest.CaptureFixture[str]
 HEAD = "apiVersion: runspec/v1\nname: toy\nprovider: local\ncommand: ['true']\n"
 AWS = {
     "region": "eu-central-1",
-    "bucket": "my-bucket",
+    "bucket": "our-bucket",
     "job_role": "arn:aws:iam::123456789012:role/job",
     "instance_role": "arn:aws:iam::123456789012:instance-profile/i",
     "subnets": ["subnet-0123456789abcdef0"],
