@@ -69,7 +69,11 @@ def check(outputs: Path, names: Iterable[int] = range(4)) -> None:
 ALONE = {"launch": "none", "processes_per_node": 1, "run": f"RANK=$RUNSPEC_RANK\n{PROGRAM}"}
 
 
-@pytest.mark.parametrize(("provider", "more"), [("aws-batch", {}), ("azure-batch", ALONE)])
+# The emulated AWS Batch may end a job with the exit code of a node that fails before the first one.
+FIRST = {"setup": SETUP.replace('"$RUNSPEC_RANK" = 0', '"$RUNSPEC_RANK" = 1')}
+
+
+@pytest.mark.parametrize(("provider", "more"), [("aws-batch", FIRST), ("azure-batch", ALONE)])
 def test_a_setup_that_fails_on_one_node_is_tried_again_in_the_cloud(
     provider: str,
     more: dict[str, Any],
@@ -85,7 +89,7 @@ def test_a_setup_that_fails_on_one_node_is_tried_again_in_the_cloud(
     out, err = capfd.readouterr()
     assert code == 0, out + err
     assert "runspec: setup failed with exit code 7" in out + err
-    check(tmp_path / "kept" / "outputs", range(2 if more else 4))
+    check(tmp_path / "kept" / "outputs", range(2 if more is ALONE else 4))
 
 
 def test_a_setup_that_fails_on_one_node_is_tried_again_here(
