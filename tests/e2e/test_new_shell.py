@@ -157,7 +157,7 @@ def test_what_cannot_be_bounded_or_entered_is_refused_before_it_starts(
 
     spec.write_text(SPEC.replace(PROVIDERS, "").replace("sweep: {lr: [1, 2]}\n", ""))
     role = "arn:aws:iam::123456789012:role/r"
-    settings = f"{{region: eu-central-1, bucket: my-bucket, queue: q, job_role: '{role}'}}"
+    settings = f"{{region: eu-central-1, bucket: our-bucket, queue: q, job_role: '{role}'}}"
     own_profile().write_text(f"providers: {{aws-batch: {settings}}}\n")
     more = ["--set", "container.image=python:3.12", "--set", "command=[a]"]
     code = run(["shell", "--new", "job.yaml", "--provider", "aws-batch", *more])
