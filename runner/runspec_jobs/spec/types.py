@@ -405,10 +405,13 @@ SecretName = Annotated[
 
 
 def _read_secrets(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
-    """Return names of secrets; that of one of the caller's shell is its source, which no profile can name so."""
+    """Return names of secrets; that of one of the caller's shell is its source, which no profile can name so.
+
+    `caller` alone means the same as `{from: caller}`, as it stands where a name of a source does.
+    """
     if not isinstance(value, Mapping):
         return read(value)
-    theirs = {name for name, given in value.items() if given == FROM_CALLER}
+    theirs = {name for name, given in value.items() if given in (FROM_CALLER, "caller")}
     for name, given in value.items():
         if isinstance(given, Mapping) and name not in theirs:
             raise make_error(f"'{name}' is not the name of a secret", "write {from: caller}")

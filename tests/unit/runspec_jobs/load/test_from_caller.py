@@ -68,10 +68,12 @@ def test_a_secret_is_its_name_wherever_it_is_written(
 ) -> None:
     monkeypatch.setenv("TOKEN", "s3cret-s3cret")
     made = load(tmp_path, SECRET)
+    short = load(tmp_path, SECRET.replace("{from: caller}", "caller"))
     plan = json.dumps(write_plan(jobs.plan(made)))
 
     assert '{"TOKEN": {"$secret": "env:TOKEN"}}' in plan
     assert "s3cret" not in plan + made.text.applied.decode() + repr(made.spec)
+    assert short.spec == made.spec and jobs.plan(short).digest == jobs.plan(made).digest
     assert jobs.load(Spec.model_validate(made.spec.model_dump())).spec == made.spec
     typed, problems = validate.parse_spec(
         reader.read(f"{HEAD}secrets: {{A: 'env:A'}}\nrun: x".encode())
