@@ -66,3 +66,15 @@ def test_cancel_waits_for_every_node(region: Region, tmp_path: Path) -> None:
     assert run(["cancel", "job"]) == 0
 
     assert not any(job["running"] for job in jobs(region))
+
+
+def test_a_gang_whose_second_node_fails_succeeds_by_its_next_attempt(
+    region: Region, capsys: Capture
+) -> None:
+    """The main node waits for the others, and the service takes no action when one of them dies."""
+    fails = '[ "$RUNSPEC_RANK$RUNSPEC_ATTEMPT" != 11 ] || exit 7; sleep 2'
+    job = write(fails, cluster={"nodes": 2}, retry={"attempts": 3})
+
+    found = ended(capsys, job)
+
+    assert (found["state"], found["exit_code"]) == ("succeeded", 0)

@@ -43,7 +43,7 @@ class JobPoller:
     def describe(self, ids: Iterable[str], *, anew: bool = False) -> dict[str, Job]:
         """Return the description of each job of *ids*; the service forgets jobs some time after their end.
 
-        Descriptions of ended jobs are always reused, and others while they are fresh, except with *anew*.
+        Descriptions that are final are always reused, and others while they are fresh, except with *anew*.
         """
         now, wanted = self.clock.monotonic(), list(ids)
         fresh_s = 0.0 if anew else self.session.timing.fresh_s
@@ -72,7 +72,17 @@ class JobPoller:
 
     def _is_old(self, name: str, since: float) -> bool:
         entry = self._known.get(name)
-        return entry is None or (not has_ended(entry.job) and entry.at <= since)
+        return entry is None or (not self._is_final(name, entry) and entry.at <= since)
+
+    def _is_final(self, name: str, entry: Known) -> bool:
+        """Return whether a description does not change any more.
+
+        A node of a multi-node job that has failed by itself runs again in the next attempt of its job.
+        """
+        job, is_node, _ = name.partition("#")
+        whole = self._known.get(job)
+        over = whole is not None and has_ended(whole.job) and entry.at >= whole.at
+        return has_ended(entry.job) and (not is_node or over)
 
     def _ask(self, names: list[str]) -> None:
         with translated("describe_jobs"):
@@ -85,8 +95,9 @@ class JobPoller:
         for name in names:
             if name not in jobs:
                 self.forget(name)
+        now = self.clock.monotonic()
         for name, job in jobs.items():
-            self._known[name] = Known(job, self.clock.monotonic())
+            self._known[name] = Known(job, now)
 
 
 def _complete(job: Job) -> Job:
