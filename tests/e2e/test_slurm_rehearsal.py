@@ -159,3 +159,26 @@ def test_a_rehearsal_makes_no_cluster_whatever_the_spec_says(
 
     assert code == 2
     assert "'manage' belongs to a profile" in capsys.readouterr().err
+
+
+def test_files_that_runspec_has_fetched_are_left_out_as_in_an_apply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need(*PROGRAMS)
+    monkeypatch.chdir(tmp_path)
+    spec = """
+apiVersion: runspec/v1
+name: lists
+provider: local
+mounts: [{name: here, source: ., target: /job/here}]
+outputs: [{name: made, path: /job/made}]
+run: 'ls "${mounts.here}"; echo 1 > "${outputs.made}/file"'
+"""
+    Path("job.yaml").write_text(spec)
+    assert run(["apply", "job.yaml"]) == 0
+    assert run(["fetch", "lists", "got"]) == 0
+    capsys.readouterr()
+
+    assert run(["rehearse", "job.yaml", "--provider", "slurm"]) == 0
+
+    assert capsys.readouterr().out.split() == ["job.yaml"]

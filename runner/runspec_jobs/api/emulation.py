@@ -23,7 +23,7 @@ from runspec_jobs.load import chain_file, inputs, profile, registry, source
 from runspec_jobs.load.overrides import Overrides, apply_overrides, override_job
 from runspec_jobs.provider import Provider, Spec, SupportsEmulatedContainers, SupportsEmulation
 from runspec_jobs.provider.types import Emulation
-from runspec_jobs.state import atomic_io
+from runspec_jobs.state import atomic_io, written_files
 
 NONE = Overrides()
 PREFIX, LOCK = "runspec-rehearsal-", "lock"
@@ -205,6 +205,7 @@ def _inside(
     for stage, _ in stages.values():
         for note in stage.notes:
             reporter.note(note)
+    written_files.copy_records(folder / "home")
     before = dict(os.environ)
     for stage, _ in stages.values():
         os.environ.update(stage.env)

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -116,6 +117,16 @@ def note(folder: Path, command: str, run: str, files: Iterable[Path]) -> None:
         atomic_io.make_folder(path.parent)
         with atomic_io.hold_lock(path.parent / "lock", "another runspec that notes what it wrote"):
             _add(real, new)
+
+
+def copy_records(home: Path) -> None:
+    """Copy what is on record to the state folder *home*, so that folders mean there what they mean here.
+
+    What cannot be copied counts as the user's own there.
+    """
+    place = _find_place()
+    with contextlib.suppress(OSError, shutil.Error):
+        shutil.copytree(place, home / place.name, dirs_exist_ok=True)
 
 
 @contextlib.contextmanager
