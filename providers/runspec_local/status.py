@@ -90,7 +90,7 @@ def status(folder: Path) -> Status:
     nodes = tuple(_nodes(noted))
     if end := events.last(noted, "end"):
         ended = Status(State(end["state"]), end["reason"], end["exit_code"], nodes)
-        return tell_halted(ended, job(folder).get("max_failed"))
+        return tell_halted(ended, job_if_whole(folder).get("max_failed"))
     if alive:
         if any(node.state is State.RUNNING for node in nodes):
             return Status(State.RUNNING, "", None, nodes)

@@ -58,9 +58,13 @@ def spec(provider: str, path: str, **more: Any) -> dict[str, Any]:
 
 
 def check(outputs: Path, names: Iterable[int] = range(4)) -> None:
-    """Both nodes ran it once in each attempt, and each process ran in the second one."""
-    found = {p.read_text() for p in outputs.rglob("setup")}
-    assert found == {"0 it's\n0 it's\n", "1 it's\n1 it's\n"}
+    """Both nodes ran it once in each attempt, and each process ran in the second one.
+
+    A node may have been ended before its first one, because the other had failed.
+    """
+    found = sorted(p.read_text().splitlines() for p in outputs.rglob("setup"))
+    assert [set(lines) for lines in found] == [{"0 it's"}, {"1 it's"}]
+    assert 3 <= sum(map(len, found)) <= 4
     ran = sorted(p.name for p in outputs.rglob("process-*"))
     assert ran == [f"process-{name}" for name in names]
 

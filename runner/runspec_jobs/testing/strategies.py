@@ -47,7 +47,8 @@ def _make_values(schema: Schema, definitions: Schema) -> SearchStrategy[Any]:
     if "enum" in schema or "const" in schema:
         return st.sampled_from(schema.get("enum", [schema.get("const")]))
     if choices := schema.get("oneOf") or schema.get("anyOf"):
-        return st.one_of([_make_values(choice, definitions) for choice in choices])
+        kept = [choice for choice in choices if not _is_resolved(choice)]
+        return st.one_of([_make_values(choice, definitions) for choice in kept])
     match schema["type"]:
         case "object":
             return _make_objects(schema, definitions)
@@ -65,6 +66,12 @@ def _make_values(schema: Schema, definitions: Schema) -> SearchStrategy[Any]:
         case ["string", "number", "boolean"]:
             return st.one_of(_make_texts({}), st.integers(-LARGEST, LARGEST), st.booleans())
     raise AssertionError(f"BUG: this form of schema is not supported: {schema}")
+
+
+def _is_resolved(schema: Schema) -> bool:
+    """Return whether *schema* is of what no provider sees: references to parameters, and the caller's shell."""
+    from_caller = schema.get("properties", {}).get("from") == {"const": "caller"}
+    return from_caller or schema == {"$ref": f"{LOCATION}Param"}
 
 
 def _make_objects(schema: Schema, definitions: Schema) -> SearchStrategy[dict[str, Any]]:
@@ -124,6 +131,8 @@ def _find_placeholders(job: Schema) -> Iterable[str]:
         for name in (
             _list_parameters(job)
             if kind == "sweep"
+            else job.get(kind, {})
+            if kind == "params"
             else [item["name"] for item in job.get(kind, ())]
         ):
             yield f"${{{kind}.{name}}}"
