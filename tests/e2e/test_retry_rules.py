@@ -152,11 +152,13 @@ def check_reasons(jobs: Any, provider: str) -> None:
     assert begun == {0: (124, 1), 1: (137, 1), 2: (137, 2)}, "a code is a program's own"
 
 
+@pytest.mark.matrix
 @pytest.mark.slow
 def test_reasons_end_tasks_on_aws_batch(little_memory: None, on_aws: Local) -> None:
     check_reasons(on_aws, "aws-batch")
 
 
+@pytest.mark.matrix
 @pytest.mark.slow
 def test_reasons_end_tasks_on_azure_batch(little_memory: None, on_azure: Local) -> None:
     status = ended(

@@ -1,4 +1,7 @@
-"""A control group with little memory, in which the kernel kills what needs more."""
+"""A control group with little memory, in which the kernel kills what needs more.
+
+Only for tests that are `matrix`: it needs control groups of version 1, and the kernel may choose the tests themselves.
+"""
 
 from __future__ import annotations
 

@@ -540,6 +540,7 @@ def test_srun_tells_that_a_node_ran_out_of_memory(slurm: Slurm, said: str, again
     assert code == (LOST if again else 137)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("action", ["retry", "stop"])
 def test_a_program_that_runs_out_of_memory_ends_as_a_rule_says(
     little_memory: None, slurm: Slurm, action: str
