@@ -150,12 +150,14 @@ def test_what_a_preparation_installs_is_seen_by_its_job_alone(hand: Hand) -> Non
     install = "import site; open(site.getsitepackages()[0] + '/own_of_job.py', 'w').write('A = 1')"
     asks = "python3 -c 'import own_of_job, yaml; print(own_of_job.A)'"
 
-    first = hand.run(asks, jobPreparation={"commandLine": f'python3 -c "{install}"'})
-    said = hand.text()
+    line = f'python3 -c "{install}" && command -v pip'
+    first = hand.run(asks, jobPreparation={"commandLine": line})
+    said, pip = hand.text(), hand.text("stdout-job_prep.txt")
     other = hand.run(asks, "other")
 
     assert (first.execution_state, said) == ("succeeded", "1\n")
     assert other.execution_state == "failed"
+    assert pip.strip().endswith("/jobs/job/python/bin/pip")
 
 
 def test_a_job_that_runs_too_long_is_ended(hand: Hand) -> None:

@@ -145,7 +145,8 @@ def furnish(settings: Settings, job: Job, nodes: Sequence[Node]) -> None:
     (settings.folder / "shared" / job.guid).mkdir(parents=True, exist_ok=True)
     for node in nodes:
         folder = temp(node, job)
-        if "jobPreparation" in job.properties and settings.engine != "podman":
+        own = settings.engine != "podman" and "PATH" not in settings.machine_env
+        if own and "jobPreparation" in job.properties:
             make_python(folder / PYTHON)
         (folder / "hostfile").write_text(host_file(job, nodes))
         for other in nodes:
@@ -169,6 +170,10 @@ def make_python(folder: Path) -> None:
     seen = subprocess.run([python, "-c", packages], check=True, capture_output=True, text=True)
     for site in folder.glob("lib/python3*/site-packages"):
         (site / "machine.pth").write_text(seen.stdout)
+    for name in ("pip", "pip3"):
+        script = folder / "bin" / name
+        script.write_text('#!/bin/sh\nexec "$(dirname "$0")/python3" -m pip "$@"\n')
+        script.chmod(0o755)
 
 
 def host_file(job: Job, nodes: Sequence[Node]) -> str:
