@@ -51,7 +51,7 @@ def _read_program(path: Path, *, ask: bool) -> machine.Program:
     """Return what a program asks for; a person is asked for the folder of its results if the text does not say it."""
     program = machine.read_program(path)
     known = program.output_option or program.output_folder
-    if known or not ask or not output.at_terminal() or program.launch != "none":
+    if known or not ask or not output.at_terminal():
         return program
     question = f"folder that {path} writes its results to (empty: the current folder):"
     answer = output.ask(question)

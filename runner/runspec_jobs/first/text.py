@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 from runspec_jobs.first.dependencies import Requirements
@@ -78,22 +79,25 @@ def write_program_text(
 
 def _write_start(program: Program) -> str:
     """Return `command`, or `run` where the program needs a working folder."""
-    words = [program.interpreter, f"{CODE}/{program.path}"]
     if program.output_option:
+        words = [program.interpreter, f"{CODE}/{program.path}"]
         return write_yaml({"command": [*words, program.output_option, RESULTS]})
     path = shlex.quote(program.path)
-    if program.launch != "none":
-        return write_yaml({"command": words})
-    if program.output_folder:
-        folder = shlex.quote(program.output_folder)
-        lines = [
-            f'cd "{CODE}"',
-            f'rm -rf {folder} && ln -s "{RESULTS}" {folder}    # the program writes there, and it is saved',
-            f"exec {program.interpreter} {path}",
-        ]
-    else:
+    if not program.output_folder:
         lines = [
             f'cd "{RESULTS}"    # what the program writes into the current folder is saved',
             f'exec {program.interpreter} "{CODE}"/{path}',
         ]
-    return write_yaml({"run": "".join(f"{line}\n" for line in lines)})
+        return write_yaml({"run": _join_lines(lines)})
+    folder = shlex.quote(program.output_folder)
+    comment = "    # the program writes there, and it is saved"
+    place = [f'cd "{CODE}"', f'rm -rf {folder} && ln -s "{RESULTS}" {folder}{comment}']
+    start = f"exec {program.interpreter} {path}"
+    if program.launch == "none":
+        return write_yaml({"run": _join_lines([*place, start])})
+    # Of the processes that a launcher starts on a node, none may take the folder away from another.
+    return write_yaml({"setup": _join_lines(place), "run": _join_lines([place[0], start])})
+
+
+def _join_lines(lines: Sequence[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import yaml
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import UsageError
 from runspec_jobs.first.program import read_program
+from tests.e2e.test_setup import TORCHRUN
 from tests.support.terminal import Terminal
 
 Capture = pytest.CaptureFixture[str]
@@ -152,6 +154,25 @@ def test_a_folder_that_a_program_makes_is_saved(text: str, folder: Path, capsys:
     assert run(["fetch", "digits", "got"]) == 0
     assert Path("got/results/a/x").read_text() == "1"
     assert Path("results/old").read_text() == "kept"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("makes", ["os.makedirs('made', exist_ok=True)\nat = 'made/'", "at = ''"])
+def test_what_each_process_of_a_launcher_writes_is_saved(
+    makes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torchrun").write_text(TORCHRUN)
+    (tmp_path / "torchrun").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    make(
+        f"import os\n{makes}\nopen(at + os.environ['RANK'], 'w').write(os.environ['LOCAL_RANK'])\n"
+    )
+
+    init("train.py")
+
+    assert run(["apply", "job.yaml", "--set", "processes_per_node=2"]) == 0
+    assert run(["fetch", "digits", "got"]) == 0
+    assert sorted(path.name for path in Path("got/results").iterdir()) == ["0", "1"]
 
 
 @pytest.mark.process
