@@ -77,14 +77,11 @@ def _identity(steps: tuple[Step, ...], options: BatchOptions) -> Iterator[Right]
     scope = _container(options.storage_account, options.container)
     why = "everything that a job reads and writes"
     yield Right("Storage Blob Data Contributor", scope, why, _deletes(options.prefix))
-    for url in list_foreign(steps):
-        if url.startswith("az://"):
-            name, container = url.removeprefix("az://").split("/")[:2]
-            yield Right("Storage Blob Data Reader", _container(name, container), url)
-    for url in list_foreign(steps, written=True):
-        if url.startswith("az://"):
-            name, container = url.removeprefix("az://").split("/")[:2]
-            yield Right("Storage Blob Data Contributor", _container(name, container), url)
+    for kind, written in (("Reader", False), ("Contributor", True)):
+        for url in list_foreign(steps, written=written):
+            if url.startswith("az://"):
+                name, container = url.removeprefix("az://").split("/")[:2]
+                yield Right(f"Storage Blob Data {kind}", _container(name, container), url)
     for step in steps:
         yield from _asked(step.do.params, options.identity)
 

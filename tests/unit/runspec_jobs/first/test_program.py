@@ -13,7 +13,7 @@ import yaml
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import UsageError
 from runspec_jobs.first.program import read_program
-from tests.e2e.test_setup import TORCHRUN
+from tests.e2e.test_slurm_nodes import TORCHRUN
 from tests.support.terminal import Terminal
 
 Capture = pytest.CaptureFixture[str]
