@@ -93,18 +93,21 @@ def bundle(
     progress: Progress | None = None,
     whole: bool = False,
     recipe: str | None = None,
+    env_file: str | None = None,
 ) -> FolderBundle:
     """Hash the files of *folder*, which the spec called *spec* mounts.
 
     *recipe* is the Containerfile of a build, whose context the folder is. If it is *whole*, such as a copy of what a
-    job has saved, no rule leaves a file out or refuses it.
+    job has saved, no rule leaves a file out or refuses it. *env_file* is the absolute path of the spec's file of
+    variables. It is left out if its name looks like that of a secret, because the job gets its variables anyway.
     *progress* is called with the bytes read so far and the total.
 
     The digest depends only on paths, contents and executable bits. Raises BundleError with every
     problem that prevents the upload.
     """
     with open_top(folder) as opener:
-        walk = Walk(opener, os.path.realpath(folder), spec, whole=whole, recipe=recipe)
+        real = os.path.realpath(folder)
+        walk = Walk(opener, real, spec, whole=whole, recipe=recipe, env_file=env_file)
         walk.run()
         walk.complain()
         opener.open_folder("")  # close the subfolders: hashing looks up each path again

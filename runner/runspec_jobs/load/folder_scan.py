@@ -57,7 +57,7 @@ class Trouble(Enum):
 
     SECRET = (
         "these look like secrets",
-        f"pass them under secrets: instead, or permit each by a line '!NAME' in {IGNORE}",
+        f"pass them under secrets:; a line 'NAME' in {IGNORE} leaves one out, and '!NAME' uploads it",
     )
     OUTSIDE = ("links that leave the folder", f"copy what they point to into it, or {LIST_IT}")
     NOWHERE = ("broken links", f"remove them, or {LIST_IT}")
@@ -182,6 +182,7 @@ class Walk:
     recipe: str | None = (
         None  # of a context: the rules are those of builders, which always take this file
     )
+    env_file: str | None = None  # its absolute path: left out instead of refused as a secret
 
     def run(self) -> None:
         if not self.whole:
@@ -304,7 +305,9 @@ class Walk:
             self.left_out.append(LeftOut(path, why))
             return []
         length = _count_utf8_bytes(path)
-        if verdict is Verdict.SECRET:
+        if verdict is Verdict.SECRET and f"{self.real.rstrip('/')}/{path}" == self.env_file:
+            self.left_out.append(LeftOut(path, "the job's env_file"))
+        elif verdict is Verdict.SECRET:
             self.add_trouble(Trouble.SECRET, path + "/" * folder)
         elif length is None:
             self.add_trouble(Trouble.NAME, path)

@@ -120,6 +120,7 @@ def gather(
 
     Raises InvalidSpec with every problem found, and Unavailable if the provider is not installed.
     """
+    env_file = _find_env_file(text, base)
     text = _fill_env(text, base)
     spec = parse_spec(text)
     provider = _load_provider(text, spec, provider_name)
@@ -131,7 +132,7 @@ def gather(
     problems += shell_syntax.find_problems(spec)
     problems += source.find_written_notes(spec, base, provider)
     problems += foreign_settings.find_lost_of_profile(spec, in_use.get_settings)
-    bundles, wrong = _open_bundles(spec, base, watch)
+    bundles, wrong = _open_bundles(spec, base, watch, env_file)
     # The survey logs in at the service, which takes seconds; a mistake in the spec is reported without it.
     early = [] if options is None else _check_early(provider, spec, options, in_use)
     if options is None or early:
@@ -361,6 +362,13 @@ def _read_requirements(spec: Spec, base: Path) -> tuple[tuple[str, ...], list[Pr
         ]
 
 
+def _find_env_file(text: SourceFile, base: Path) -> str | None:
+    """Return the absolute path of the file of variables that *text* names, if it names one."""
+    value = None if text.document is None else text.document.value
+    named = value.get(ENV_FILE) if isinstance(value, dict) else None
+    return os.path.realpath(base / named) if isinstance(named, str) and named else None
+
+
 def _fill_env(text: SourceFile, base: Path) -> SourceFile:
     """Return *text* with the variables of its `env_file` and of the shell. Raises InvalidSpec if one is not there."""
     try:
@@ -394,7 +402,7 @@ def _read_beside(base: Path, named: str) -> str:
 
 
 def _open_bundles(
-    spec: Spec, base: Path, watch: Watch
+    spec: Spec, base: Path, watch: Watch, env_file: str | None
 ) -> tuple[dict[str, FolderBundle], list[Problem]]:
     bundles, problems = {}, []
     for i, mount in enumerate(spec.mounts):
@@ -403,7 +411,7 @@ def _open_bundles(
         if mount.url is None:
             problems += _note_link(i, mount.source, base)
         try:
-            bundles[mount.name] = open_bundle(mount, base, watch, spec.name)
+            bundles[mount.name] = open_bundle(mount, base, watch, spec.name, env_file)
             problems += _check_file_target(i, mount, bundles[mount.name])
             problems += _note_fetched(i, bundles[mount.name].fetched)
         except BundleError as exc:
@@ -411,15 +419,17 @@ def _open_bundles(
             problems += [Problem(where, message, hint) for message, hint in exc.problems]
     if spec.container.build is not None:
         try:
-            bundles[CONTEXT] = open_context(spec.container.build, base, watch)
+            bundles[CONTEXT] = open_context(spec.container.build, base, watch, env_file)
         except BundleError as exc:
             at = ("container", "build", "context")
             problems += [Problem(at, message, hint) for message, hint in exc.problems]
     return bundles, problems
 
 
-def open_context(build: Build, base: Path, watch: Watch) -> FolderBundle:
-    """Read and hash the context of *build*.
+def open_context(
+    build: Build, base: Path, watch: Watch, env_file: str | None = None
+) -> FolderBundle:
+    """Read and hash the context of *build*, in which *env_file* is no secret that would have to be refused.
 
     Raises BundleError if it has no Containerfile, or has files that must not be part of an image.
     """
@@ -429,7 +439,8 @@ def open_context(build: Build, base: Path, watch: Watch) -> FolderBundle:
     if recipe is None and folder.is_dir():
         missing = " or ".join(names)
         raise BundleError([(f"{build.context} has no {missing}", "write it, or set file")])
-    return bundle(folder, progress=watch(f"read {build.context}"), recipe=recipe or names[0])
+    progress = watch(f"read {build.context}")
+    return bundle(folder, progress=progress, recipe=recipe or names[0], env_file=env_file)
 
 
 def _note_fetched(i: int, files: Sequence[str]) -> list[Problem]:
@@ -472,8 +483,10 @@ def _check_file_target(i: int, mount: Mount, bundle: FolderBundle) -> Iterator[P
         yield Problem(at, message, hint, severity="note")
 
 
-def open_bundle(mount: Mount, base: Path, watch: Watch, spec: str = "") -> FolderBundle:
-    """Read and hash the folder or file at the source of *mount*, for the spec called *spec*.
+def open_bundle(
+    mount: Mount, base: Path, watch: Watch, spec: str = "", env_file: str | None = None
+) -> FolderBundle:
+    """Read and hash the folder or file at the source of *mount*, for the spec called *spec* with its *env_file*.
 
     Raises BundleError if it is neither, or contains files that must not be uploaded.
     """
@@ -486,4 +499,4 @@ def open_bundle(mount: Mount, base: Path, watch: Watch, spec: str = "") -> Folde
     path, progress = base / Path(mount.source).expanduser(), watch(f"read {mount.source}")
     if path.is_file():
         return bundle_file(path, mount.target.rpartition("/")[2], progress)
-    return bundle(path, spec=spec, progress=progress)
+    return bundle(path, spec=spec, progress=progress, env_file=env_file)

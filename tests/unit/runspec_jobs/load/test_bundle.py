@@ -281,7 +281,7 @@ def test_what_looks_like_a_secret_is_refused(name: str, folder: Path) -> None:
     assert problems(folder) == [
         (
             f"these look like secrets: 'lib/{name}'",
-            "pass them under secrets: instead, or permit each by a line '!NAME' in .runspecignore",
+            "pass them under secrets:; a line 'NAME' in .runspecignore leaves one out, and '!NAME' uploads it",
         )
     ]
 
@@ -297,6 +297,21 @@ def test_all_secrets_are_named_at_once(folder: Path) -> None:
     made(folder, {".env": "", ".aws/credentials": "", "lib/.ssh/config": "", "a.pem": ""})
 
     assert whats(folder) == ["these look like secrets: '.aws/', '.env', 'a.pem', 'lib/.ssh/'"]
+
+
+def test_the_env_file_of_a_job_is_left_out_and_other_secrets_are_refused(folder: Path) -> None:
+    made(folder, {".env": "", "lib/.env": "", "a.txt": ""})
+    with pytest.raises(BundleError) as told:
+        bundle(folder, env_file=str(folder / ".env"))
+    assert told.value.message == "these look like secrets: 'lib/.env'"
+
+    (folder / "lib/.env").unlink()
+    bundled = bundle(folder, env_file=str(folder / ".env"))
+
+    assert ("a.txt" in [f.path for f in bundled.files], bundled.left_out) == (
+        True,
+        ((".env", "the job's env_file"),),
+    )
 
 
 @pytest.mark.parametrize("line", ["!ca.pem", "!certs/ca.pem", "!*.pem", "!/certs/ca.*"])

@@ -104,3 +104,11 @@ def test_a_file_that_cannot_be_read_is_an_error(name: str, said: str, tmp_path: 
         load(folder, "", f"env_file: {name}\n")
 
     assert said in caught.value.texts[0].diagnostics[0].what
+
+
+def test_a_file_that_a_mount_has_too_is_not_uploaded(tmp_path: Path) -> None:
+    mount = "mounts: [{name: code, source: ., target: /job/code}]\n"
+    job = load(tmp_path, "A=1\n", f"env_file: prod.env\n{mount}")
+
+    left_out = [file.path for file in job.inputs.bundles["code"].left_out]
+    assert (job.spec.env, left_out) == ({"A": "1"}, ["prod.env"])
