@@ -1,7 +1,7 @@
 """The table of ends: what runspec says of each way in which a job can end, on each provider.
 
-Tests end real jobs in these ways and compare what `status --json` says with `tests/golden/ends`. The section of
-docs/exit-codes.md is made of these files. `RUNSPEC_GOLDEN=write` writes both anew.
+Tests end real jobs in these ways and compare what `status --json` says with `tests/golden/ends`. docs/ends.md is
+made of these files. `RUNSPEC_GOLDEN=write` writes both anew.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tests.support.root import ROOT
 
-FOLDER, PAGE = ROOT / "tests" / "golden" / "ends", ROOT / "docs" / "exit-codes.md"
+FOLDER, PAGE = ROOT / "tests" / "golden" / "ends", ROOT / "docs" / "ends.md"
 ATTEMPTS, TIMEOUT_S = 2, 20
 CODES = (0, 1, 2, 3, 75, 77, 120, 124, 126, 127, 130, 137, 143, 255)
 SIGNALS = ("HUP", "INT", "QUIT", "ABRT", "KILL", "USR1", "SEGV", "TERM")
@@ -39,10 +39,10 @@ esac
 """
 OF_PROGRAM = (*(f"exit-{code}" for code in CODES), *(f"signal-{name}" for name in SIGNALS), "part")
 WORDS = {
-    "part": "the program ends with the code of a part that SIGTERM killed",
+    "part": "the code of a part that SIGTERM killed",
     "timeout": f"it reaches `timeout: {TIMEOUT_S}s`",
-    "service": "the agent hangs, so that the service ends it",
-    "hang": "the batch script hangs, so that Slurm ends it",
+    "service": "the agent hangs",
+    "hang": "the batch script hangs",
     "agent": "SIGKILL ends the agent",
     "batch": "SIGKILL ends the batch script",
     "cancel": "`runspec cancel`",
@@ -50,8 +50,8 @@ WORDS = {
     "lost": "the machine is lost once",
     "notice": "the machine is reclaimed once, after a notice",
     "withdrawn": "there is a notice once, and the machine stays",
-    "full-0": "the program succeeds, and there is no room for its outputs",
-    "full-3": "the program exits with 3, and there is no room for its outputs",
+    "full-0": "it succeeds, without room for its outputs",
+    "full-3": "exit code 3, without room for its outputs",
     "image": "its image cannot be pulled",
     "architecture": "its image is for another processor",
     "shell": "its image has no `/bin/sh`",
@@ -64,31 +64,24 @@ HEAD = (
     "| --- | --- | --- | --- | --- |\n"
 )
 BEGIN, END = "<!-- Written by the tests of the table of ends. -->\n", "<!-- End. -->\n"
+UNRECORDED = "the agent recorded no end"
 TITLES = {
     "local": "`local`",
-    "local-nodes": "`local`, two nodes: the second one ends as the row says",
-    "local-mpi": "`local`, two nodes with `launch: mpi`: the rank on the second one ends so",
-    "local-torchrun": "`local`, two nodes with `launch: torchrun`: a worker ends so",
     "slurm": "`slurm` and `parallelcluster`",
-    "slurm-nodes": "`slurm` and `parallelcluster`, two nodes: the second one ends as the row says",
-    "slurm-mpi": "`slurm` and `parallelcluster`, two nodes with `launch: mpi`: the rank on the second one ends so",
-    "slurm-torchrun": "`slurm` and `parallelcluster`, two nodes with `launch: torchrun`: a worker ends so",
     "aws-batch": "`aws-batch`, rehearsed",
-    "aws-batch-nodes": "`aws-batch`, two nodes, rehearsed: the second one ends so, the first one later with 0",
-    "aws-batch-mpi": "`aws-batch`, two nodes with `launch: mpi`, rehearsed: the rank on the second one ends so",
-    "aws-batch-torchrun": "`aws-batch`, two nodes with `launch: torchrun`, rehearsed: a worker ends so",
-    "aws-batch-signed": "`aws-batch` with `files: signed`, rehearsed",
-    "aws-batch-spot": "`aws-batch` on spot machines, rehearsed",
-    "aws-batch-spot-nodes": "`aws-batch` on spot machines, two nodes, rehearsed: the second one ends so",
     "azure-batch": "`azure-batch`, rehearsed",
-    "azure-batch-nodes": "`azure-batch`, two nodes, rehearsed: the second one ends so, the first one later with 0",
-    "azure-batch-mpi": "`azure-batch`, two nodes with `launch: mpi`, rehearsed: the rank on the second one ends so",
-    "azure-batch-torchrun": "`azure-batch`, two nodes with `launch: torchrun`, rehearsed: a worker ends so",
-    "azure-batch-signed": "`azure-batch` with `files: signed`, rehearsed",
-    "azure-batch-spot": "`azure-batch` on spot machines, rehearsed",
-    "azure-batch-spot-nodes": "`azure-batch` on spot machines, two nodes, rehearsed: the second one ends so",
     "azure-batch-ai": "`azure-batch-ai`, rehearsed",
 }
+KINDS = {
+    "": "one node",
+    "-nodes": "two nodes",
+    "-mpi": "`mpi`",
+    "-torchrun": "`torchrun`",
+    "-signed": "`files: signed`",
+    "-spot": "spot",
+    "-spot-nodes": "two spot nodes",
+}
+NAMES = [f"{title}{kind}" for title in TITLES for kind in KINDS]
 
 
 def spec(provider: str, ends: Iterable[str], nodes: int = 1, **more: Any) -> dict[str, Any]:
@@ -159,42 +152,66 @@ def check(name: str, found: Mapping[str, Any]) -> None:
 
 
 def page() -> str:
-    """Return docs/exit-codes.md with the tables of what is recorded."""
+    """Return docs/ends.md with the tables of what is recorded."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     return before + BEGIN + "".join(_tables()) + END + rest.partition(END)[2]
 
 
 def _tables() -> Iterable[str]:
-    for name, title in TITLES.items():
-        known = recorded(name)
-        if not known:
-            continue
-        lines = "".join(f"| {_words(end)} | {_cells(known[end])} |\n" for end in known)
-        yield f"\n### {title}\n\n{HEAD}{lines}"
+    """Yield a table for each provider. Ways to end that differ in the exit code alone share a row, where it is N."""
+    for title, words in TITLES.items():
+        rows: dict[tuple[str, ...], dict[str, list[str]]] = {}
+        for kind in KINDS:
+            for end, nodes in recorded(title + kind).items():
+                rows.setdefault(_cells(end, nodes), {}).setdefault(kind, []).append(end)
+        lines = "".join(f"| {_jobs(cells, ends)} |\n" for cells, ends in rows.items())
+        yield f"\n### {words}\n\n{HEAD}{lines}"
     yield "\n"
 
 
-def _words(end: str) -> str:
-    kind, _, what = end.partition("-")
-    if kind == "exit":
-        return f"the program exits with {what}"
-    return f"the program ends by SIG{what}" if kind == "signal" else WORDS[end]
+def _jobs(cells: tuple[str, ...], ends: Mapping[str, Iterable[str]]) -> str:
+    """Return a row: kinds of jobs, the ways in which they end, and what is said of each of these."""
+    kinds: dict[str, list[str]] = {}
+    for kind, ways in ends.items():
+        kinds.setdefault(_words(ways), []).append(KINDS[kind])
+    jobs = "<br>".join(f"{', '.join(names)}: {ways}" for ways, names in kinds.items())
+    return " | ".join((jobs, *cells))
 
 
-def _cells(nodes: Iterable[Mapping[str, Any]]) -> str:
+def _words(ends: Iterable[str]) -> str:
+    codes, signals, others = list[str](), list[str](), list[str]()
+    for end in ends:
+        if end in WORDS:
+            others.append(WORDS[end])
+        else:
+            kind, _, what = end.partition("-")
+            (codes if kind == "exit" else signals).append(what)
+    told = [f"exit code {', '.join(codes)}"] if codes else []
+    told += [f"SIG{', SIG'.join(signals)}"] if signals else []
+    return "; ".join((*told, *others))
+
+
+def _cells(end: str, nodes: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the cells of a row; with several nodes, each cell has a value for each that is not the same for all."""
+    own = nodes[-1]["exit_code"] if end in OF_PROGRAM else None
     each = [
         (
             node["state"],
-            "" if node["exit_code"] is None else str(node["exit_code"]),
-            ", ".join(f"{_code(code)} {how}" for code, how in node["attempts"]),
-            node["reason"].replace("|", "\\|"),
+            "" if node["exit_code"] is None else _code(node["exit_code"], own),
+            ", ".join(f"{_code(code, own)} {how}" for code, how in node["attempts"]),
+            re.sub(rf"\bcode {own or 'none'}\b", "code N", _short(node["reason"])),
         )
         for node in nodes
     ]
-    columns = zip(*each, strict=True)
-    return " | ".join("<br>".join(dict.fromkeys(column)) for column in columns)
+    return tuple("<br>".join(dict.fromkeys(column)) for column in zip(*each, strict=True))
 
 
-def _code(code: int | None) -> str:
-    return "?" if code is None else str(code)
+def _code(code: int | None, own: int | None) -> str:
+    """Return an exit code as a cell shows it: N is that of the program, where the row has several."""
+    return "?" if code is None else "N" if code and code == own else str(code)
+
+
+def _short(reason: str) -> str:
+    """Return a reason without the causes of an end that was not recorded, which the page says once."""
+    before, told, _ = reason.replace("|", "\\|").partition(UNRECORDED)
+    return before + told
