@@ -27,8 +27,11 @@ OF_PROFILE = frozenset(
 )
 # Options that change nothing for a job of runspec, which keeps the logs of each task and attempt by itself.
 NEEDLESS = frozenset(
-    "error input kill-on-invalid-dep no-kill open-mode output parsable quiet verbose wait ignore-pbs "
+    "kill-on-invalid-dep no-kill open-mode parsable quiet verbose wait ignore-pbs "
     "ntasks-per-core ntasks-per-socket mincpus wait-all-nodes get-user-env".split()
+)
+BINDING = re.compile(
+    r"--?(?:cpu-bind|mem-bind|gpu-bind|accel-bind|bind-to|map-by|distribution)(?:[ =][^\s\\]+)?"
 )
 CONSTANTS = ("SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_MIN")
 SIZES = {"K": "KiB", "M": "MiB", "G": "GiB", "T": "TiB", "": "MiB"}
@@ -105,6 +108,10 @@ def convert(file: ForeignFile) -> Imported:
         draft.lose(draft.signal, "the script has no --time: write timeout, and signal")
     _size(draft)
     run = _write_run(draft, script, body)
+    for number, text in enumerate(file.text.splitlines(), 1):
+        for word in [] if text.startswith("#") else BINDING.findall(text):
+            if word not in run:
+                draft.note(number, f"{word}: Slurm decides which cores the processes use")
     return _write(draft, run)
 
 
@@ -307,6 +314,17 @@ def _take_switches(draft: Draft, option: Option) -> None:
         draft.lose(option, "cluster: {placement: close} asks for one switch")
 
 
+def _note_log(draft: Draft, option: Option) -> None:
+    draft.note(
+        option.line,
+        f"--{option.name}={option.value}: the log is kept with the run: see `runspec logs`",
+    )
+
+
+def _take_input(draft: Draft, option: Option) -> None:
+    draft.lose(option, "write it into run: exec < FILE")
+
+
 TAKEN: Mapping[str, Callable[[Draft, Option], None]] = {
     **dict.fromkeys(
         ("nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "cpus-per-gpu", "ntasks-per-gpu"),
@@ -317,6 +335,8 @@ TAKEN: Mapping[str, Callable[[Draft, Option], None]] = {
     **dict.fromkeys(("partition", "qos"), _take_setting),
     **dict.fromkeys((*OWN_WORDS, "exclusive", "reservation"), _take_own_word),
     **dict.fromkeys(("requeue", "no-requeue"), _take_retries),
+    **dict.fromkeys(("output", "error"), _note_log),
+    "input": _take_input,
     "job-name": _take_name,
     "time": _take_time,
     "array": _take_array,

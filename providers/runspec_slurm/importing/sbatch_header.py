@@ -52,14 +52,12 @@ class Option(NamedTuple):
 class BatchScript:
     """A batch script: the interpreter in its first line, its options, and its *body* without both.
 
-    *first_line* is the number of the first line of the body. *late* has the numbers of lines with options that sbatch
-    does not read, because a command precedes them.
+    *late* has the numbers of lines with options that sbatch does not read, because a command precedes them.
     """
 
     interpreter: str
     options: tuple[Option, ...]
     body: str
-    first_line: int
     late: tuple[int, ...]
 
 
@@ -86,7 +84,7 @@ def read(file: ForeignFile) -> BatchScript:
     body = [line for line in lines[1:] if not line.startswith(MARK)]
     start = next((n for n, line in enumerate(body) if line.strip()), 0)
     text = "\n".join(body[start:]).rstrip() + "\n"
-    return BatchScript(lines[0][2:].strip(), tuple(options), text, first + 1, tuple(late))
+    return BatchScript(lines[0][2:].strip(), tuple(options), text, tuple(late))
 
 
 def _read_line(name: str, number: int, line: str) -> Iterator[Option]:

@@ -339,3 +339,20 @@ def test_an_image_that_only_the_caller_knows_is_lost() -> None:
 
 def test_the_folder_of_the_script_is_entered() -> None:
     assert "\ncd '/a b' || exit 1\n" in (read(take("--chdir='/a b'")).run or "")
+
+
+def test_options_that_the_import_answers_itself_are_listed_with_their_lines() -> None:
+    imported = take("-o logs/%j.out", "-i in.txt", body="# b\nsrun --cpu-bind=cores ./a\n")
+
+    assert imported.notes[:3] == (
+        "train.sbatch:2: --output=logs/%j.out: the log is kept with the run: see `runspec logs`",
+        "train.sbatch:3: not imported: --input=in.txt: write it into run: exec < FILE",
+        "train.sbatch:5: --cpu-bind=cores: Slurm decides which cores the processes use",
+    )
+
+
+def test_a_binding_that_stays_in_the_script_is_not_listed() -> None:
+    imported = take("-N 1", "-n 4", body="srun --cpu-bind=cores ./a\nsrun --cpu-bind=cores ./b\n")
+
+    assert "--cpu-bind=cores ./b" in imported.spec
+    assert not [note for note in imported.notes if "decides" in note]
