@@ -28,6 +28,7 @@ Capture = pytest.CaptureFixture[str]
 CLOUDS = ("aws-batch", "azure-batch", "azure-batch-ai", "slurm", "parallelcluster")
 # What each prints, whatever the provider.
 SMALL = {
+    "fit": "epoch 3  loss=",
     "files": " words\n",
     "hello": "hello",
     "search": "loss=",

@@ -76,6 +76,7 @@ RUN = {
 }
 RECIPE = "tests/unit/runspec_parallelcluster/test_recipe.py"
 WALK = f"{RECIPE}::test_a_spec_of_the_walk_through_is_planned"
+FIRST_HOUR = "tests/e2e/test_first_hour.py"
 PROBES = "test_what_holds_is_confirmed_and_nothing_is_left"
 
 
@@ -128,6 +129,26 @@ CHECKED: Mapping[str, Checked] = {
         "tests/unit/runspec_jobs/cli/test_prices.py::"
         "test_what_was_read_is_listed_with_its_date_and_source_in_a_private_file",
     ),
+    "README.md: tools/setup": Checked(
+        "it would make the environment again in which the tests run",
+        f"{FIRST_HOUR}::test_the_first_spec_of_the_readme_runs_as_it_stands",
+    ),
+    "docs/install.md: tools/setup": Checked(
+        "it would make the environment again in which the tests run",
+        f"{FIRST_HOUR}::test_the_first_spec_of_the_readme_runs_as_it_stands",
+    ),
+    **{
+        f"docs/tutorial.md: {line}": Checked(
+            "it is a part of the tutorial", f"{FIRST_HOUR}::test_the_tutorial_runs_as_it_is_written"
+        )
+        for line in (
+            "tools/setup --test",
+            "runspec init train.py",
+            "runspec status fit",
+            "runspec validate job.yaml",
+            "runspec rehearse job.yaml --provider aws-batch",
+        )
+    },
     "README.md: tools/setup && .venv/bin/runspec apply specs/mnist-chainer.yaml": Checked(
         "it would make the environment again in which the tests run",
         "tests/e2e/test_main_job.py::test_both_nodes_worked_in_folders_of_their_own",
@@ -140,7 +161,7 @@ CHECKED: Mapping[str, Checked] = {
         "it would change the checkout in which the tests run",
         "tests/e2e/test_upgrades.py::test_a_run_on_slurm_goes_on_with_its_agent",
     ),
-    "README.md: pip install '.[local]'": Checked(
+    "docs/install.md: pip install '.[local]'": Checked(
         "it installs from the package index",
         "tests/unit/test_house.py::test_the_wheel_holds_the_packages_and_nothing_else",
     ),

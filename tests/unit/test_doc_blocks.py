@@ -113,6 +113,10 @@ def of_a_cloud(words: Words) -> None:
     assert " ".join(words).startswith(known)
 
 
+def activate(words: Words) -> None:
+    assert list(words) == [".venv/bin/activate"]
+
+
 def git(words: Words) -> None:
     assert list(words) == ["pull"]
 
@@ -131,6 +135,7 @@ PROGRAMS: Mapping[str, Callable[[Words], None]] = {
     ".venv/bin/python": python,
     "python3": script,
     "tools/setup": set_up,
+    ".": activate,
     "git": git,
     "pip": pip,
     "pytest": any_file,

@@ -51,3 +51,10 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
         waiting += [path for path in linked - found if path.is_file()]
 
     assert [page.name for page in PAGES if page not in found] == []
+
+
+def test_the_readme_is_short_and_shows_a_picture_and_a_spec_on_its_first_screen() -> None:
+    text = (ROOT / "README.md").read_text()
+
+    assert len(text.split()) < 1200
+    assert text.index("](docs/run.svg)") < text.index("```yaml") < text.index("```sh") < 1800
