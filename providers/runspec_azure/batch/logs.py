@@ -263,7 +263,7 @@ class TaskStream:
         return infos[self.at - 1] if seen.over and len(infos) >= self.at else {}
 
     def _machines(self, number: int) -> Sequence[str]:
-        """Return the ids of the machines of an attempt by rank; see docs/inside.md."""
+        """Return the ids of the machines of an attempt by rank; see docs/agent.md."""
         if number not in self._ranks:
             key = ("runs", self.run, "nodes", str(self.number), "open")
             opened = json.loads(self.logs.blobs.read(*key) or b"{}")

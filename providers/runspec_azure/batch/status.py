@@ -137,7 +137,7 @@ class Tasks:
         return tasks, lost
 
     def count_attempts(self, run: str, task: Found, place: tuple[int, int]) -> int:
-        """Return the number of attempts of a node so far, as the job counts them: see docs/inside.md.
+        """Return the number of attempts of a node so far, as the job counts them: see docs/agent.md.
 
         If a machine is reclaimed before the job starts on it, only the service counts an attempt. The first node
         counts for all nodes of its task.

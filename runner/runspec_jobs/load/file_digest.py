@@ -1,6 +1,6 @@
 """Hashes files for the digest of a folder, and reads them again for the upload; large ones by several threads.
 
-docs/inside.md says what the digest of a file is. `runspec_agent.transfer.untar` and `signed.sh` compute the same.
+docs/agent.md says what the digest of a file is. `runspec_agent.transfer.untar` and `signed.sh` compute the same.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class Source(NamedTuple):
     If the spec mounts one file (*is_file*), it is a folder with that file alone, under the last name of its target.
 
     A digest begins with `PARTS` if the folder has files of several parts, whose digests are those of lists of their
-    parts, and with `WHOLE` if every digest of a file is the SHA-256 of its content. docs/inside.md defines both.
+    parts, and with `WHOLE` if every digest of a file is the SHA-256 of its content. docs/agent.md defines both.
     """
 
     digest: str
@@ -136,7 +136,7 @@ class SavedOutput(NamedTuple):
     """An output of another run, which a job reads as it was saved.
 
     Its saves lie in the store of the job or, if `Facts.sources` has the mount, in a folder that is uploaded. In the
-    store, the manifest of each task and node lies at `runs/RUN/outputs/OUTPUT/TASK/NODE/`, as docs/inside.md describes,
+    store, the manifest of each task and node lies at `runs/RUN/outputs/OUTPUT/TASK/NODE/`, as docs/agent.md describes,
     and in the folder at `TASK/NODE/`. The job reads those of the first *tasks* tasks and *nodes* nodes, or of *task*
     alone; with *same*, each of its tasks reads those of the task of its own number.
     """

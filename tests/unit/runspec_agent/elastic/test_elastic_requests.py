@@ -1,4 +1,4 @@
-"""What a running elastic job asks of its store, counted in front of it: no more than docs/inside.md says."""
+"""What a running elastic job asks of its store, counted in front of it: no more than docs/agent.md says."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_the_figures_in_the_documentation_are_these() -> None:
     """Of a node, of the one that leads, and what the first one has beside that."""
     beat_s = timing({"RUNSPEC_STORE": "s3://b/p"}, grace_s=20.0).beat_s
     beats, releases = 60 / (SOONEST * beat_s), 60 / beat_s
-    text = (ROOT / "docs" / "inside.md").read_text()
+    text = (ROOT / "docs" / "agent.md").read_text()
     found = re.search(
         r"at most (\d+) requests a minute of each node, (\d+) of the one that leads, and (\d+) "
         r"more of the first one",

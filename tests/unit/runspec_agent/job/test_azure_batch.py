@@ -1,4 +1,4 @@
-"""Jobs as Azure Batch starts them: by the lines in docs/inside.md, with its variables, and no number of the try."""
+"""Jobs as Azure Batch starts them: by the lines in docs/agent.md, with its variables, and no number of the try."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.wait import until
 from tests.unit.runspec_agent.job.test_agent import MODEL, RECORD, sh
 
 pytestmark = pytest.mark.slow
-DOC = ROOT / "docs" / "inside.md"
+DOC = ROOT / "docs" / "agent.md"
 SINGLE, EVERY, COORDINATION, APPLICATION, NODES = [
     line
     for block in re.findall(
