@@ -18,7 +18,7 @@ from runspec_jobs.provider.spec_checks import (
 from runspec_slurm import containers, job, resources
 from runspec_slurm.decision import EARLY_S, Decision
 from runspec_slurm.naming import setting
-from runspec_slurm.options import SlurmOptions, count_hosts
+from runspec_slurm.options import SlurmOptions, count_hosts, split_partitions
 from runspec_slurm.resources import Partition
 
 RESERVED = ("SLURM_", "SBATCH_", "SRUN_", "SALLOC_")
@@ -239,10 +239,10 @@ def _named(decision: Decision, spec: Spec) -> Iterator[Problem]:
     if not known:
         return
     for key in ("partition", "spot_partition"):
-        name = getattr(decision.options, key)
-        if name is not None and name not in known and name in decision.requested:
-            hint = did_you_mean(name, known) or f"use one of {', '.join(known)}"
-            yield Problem(setting(spec, key), f"{key}: the cluster has no '{name}'", hint)
+        for name in split_partitions(getattr(decision.options, key)):
+            if name not in known and name in decision.requested:
+                hint = did_you_mean(name, known) or f"use one of {', '.join(known)}"
+                yield Problem(setting(spec, key), f"{key}: the cluster has no '{name}'", hint)
     if not decision.requested and resources.find_default(known) is None:
         hint = f"set providers: {{{spec.provider}: {{partition: {next(iter(known))}}}}}"
         yield Problem(

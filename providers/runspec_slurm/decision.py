@@ -12,7 +12,7 @@ from runspec_jobs.provider.elastic_tasks import nodes_each, tasks_in_all
 from runspec_jobs.provider.machines import is_enough_gpu_memory
 from runspec_slurm import resources
 from runspec_slurm.naming import docker_notation, environment, is_file, is_local
-from runspec_slurm.options import SlurmOptions
+from runspec_slurm.options import SlurmOptions, split_partitions
 from runspec_slurm.resources import Partition
 
 # The default. An index is less than it: https://slurm.schedmd.com/slurm.conf.html#OPT_MaxArraySize
@@ -192,11 +192,12 @@ def _request_partitions(
     With several, Slurm uses the one that can start the job first:
     https://slurm.schedmd.com/sbatch.html#OPT_partition
     """
-    if capacity is Capacity.ON_DEMAND or options.spot_partition is None:
-        return (options.partition,) if options.partition else ()
+    usual, spot = split_partitions(options.partition), split_partitions(options.spot_partition)
+    if capacity is Capacity.ON_DEMAND or not spot:
+        return usual
     if capacity is Capacity.SPOT:
-        return (options.spot_partition,)
-    both = (options.spot_partition, options.partition or default)
+        return spot
+    both = (*spot, *(usual or (default,)))
     return tuple(dict.fromkeys(filter(None, both)))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from runspec_jobs.provider import Finding, RunspecError
 from runspec_slurm.discover import query
-from runspec_slurm.options import SlurmOptions
+from runspec_slurm.options import SlurmOptions, split_partitions
 from runspec_slurm.queue import Queue
 from runspec_slurm.session.process import CLEAN, Done
 from runspec_slurm.session.transport import Transport, transport
@@ -132,14 +132,14 @@ def _partitions(facts: Mapping[str, Any], options: SlurmOptions) -> Iterator[Fin
         return
     # sbatch without a partition takes the default one, and a cluster need not have one.
     default = [name for name, partition in there.items() if partition["default"]]
-    wanted = [options.partition] if options.partition else default
+    wanted = [*(split_partitions(options.partition) or default)]
     if not wanted:
         yield Finding(
             "the cluster has no default partition",
             False,
             f"set option partition to one of {', '.join(there)}",
         )
-    for name in [*wanted, *([options.spot_partition] if options.spot_partition else [])]:
+    for name in [*wanted, *split_partitions(options.spot_partition)]:
         if name not in there:
             yield Finding(f"there is no partition {name}", False, f"use one of {', '.join(there)}")
         else:

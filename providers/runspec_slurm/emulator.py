@@ -12,6 +12,7 @@ from typing import Any
 
 from runspec_jobs.provider import Unavailable, UsageError, did_you_mean
 from runspec_jobs.provider.types import Emulation
+from runspec_slurm.options import split_partitions
 from runspec_slurm.session.shared_shell import close_shells
 
 NODES = 32  # nodes cost little; a job that needs more can be rehearsed with fewer
@@ -41,7 +42,8 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
     from runspec_emulators.frame.containers import confinement_notes
     from runspec_emulators.slurm import Cluster, Failed, NoSlurm, Partition, Shape
 
-    named = [str(options[key]) for key in ("partition", "spot_partition") if options.get(key)]
+    listed = [options.get(key) for key in ("partition", "spot_partition")]
+    named = [name for setting in listed for name in split_partitions(setting)]
     kinds = {*GPU_TYPES, *map(str, dict(options.get("gpu_types", {})).values())}
     shape = Shape(CPUS, MEMORY_MB, GPUS, tuple(sorted(kinds)), DISK_MB)
     partitions = [Partition(name) for name in dict.fromkeys(["main", *named])]

@@ -27,6 +27,7 @@ SSH_MANAGED = (
 FOLDER = r"^(?!.*/\.{1,2}(/|$))/([A-Za-z0-9._+@=-]+/)*[A-Za-z0-9._+@=-]+$"
 WORKSPACE = r"^(?!.*/\.{1,2}(/|$))~?/([A-Za-z0-9._+@=-]+/)*[A-Za-z0-9._+@=-]+$"
 NAMED = r"^[A-Za-z0-9_][A-Za-z0-9_.+@-]*$"
+PARTITIONS = rf"^{NAMED[1:-1]}(?:,{NAMED[1:-1]})*$"
 PROGRAM = r"^[A-Za-z0-9_./][A-Za-z0-9_./+-]*$"
 PODMAN_OPTION = r"^--[a-z][a-z0-9-]*(=.*)?$"
 # https://slurm.schedmd.com/sbatch.html#OPT_dependency
@@ -86,6 +87,9 @@ Workspace = Annotated[
 ]
 Named = Annotated[
     str, *text_like(NAMED, "a name in Slurm", "write one name, without commas and spaces")
+]
+Partitions = Annotated[  # Slurm uses the one that can start the job first
+    str, *text_like(PARTITIONS, "a partition, or several", "write one name, or several as a,b")
 ]
 Program = Annotated[str, *text_like(PROGRAM, "a program", "write python3 or an absolute path")]
 PodmanOption = Annotated[
@@ -155,11 +159,12 @@ class SlurmOptions(RegistryOptions):
         description="Folder for the files of jobs, on a file system that the login node and all nodes "
         "share.",
     )
-    partition: Anyone[Named | None] = Field(
-        default=None, description="Partition; the default is the cluster's own."
+    partition: Anyone[Partitions | None] = Field(
+        default=None,
+        description="Partition, or several as `a,b`; the default is the cluster's own.",
     )
-    spot_partition: Anyone[Named | None] = Field(
-        default=None, description="Partition for `capacity: spot`."
+    spot_partition: Anyone[Partitions | None] = Field(
+        default=None, description="Partition for `capacity: spot`, or several as `a,b`."
     )
     # A stranger's job must not spend the hours of another project of yours.
     account: User[Named | None] = Field(
@@ -304,6 +309,15 @@ OWN_WORDS = (
     "mail-type",
     "mail-user",
 )
+
+
+def split_partitions(named: str | None) -> tuple[str, ...]:
+    """Return the partitions that the setting *named* lists.
+
+    >>> split_partitions("short,long"), split_partitions(None)
+    (('short', 'long'), ())
+    """
+    return tuple(named.split(",")) if named else ()
 
 
 def list_own_words(options: SlurmOptions) -> Iterator[str]:

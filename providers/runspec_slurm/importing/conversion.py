@@ -222,6 +222,10 @@ def _take_gpus(draft: Draft, option: Option, value: str) -> None:
         draft.cluster["gpu_type"] = kind
 
 
+def _take_partition(draft: Draft, option: Option) -> None:
+    draft.settings["partition"] = option.value
+
+
 def _take_setting(draft: Draft, option: Option) -> None:
     first, *others = option.value.split(",")
     draft.settings[option.name] = first
@@ -332,7 +336,8 @@ TAKEN: Mapping[str, Callable[[Draft, Option], None]] = {
     ),
     **dict.fromkeys(("mem", "mem-per-cpu", "mem-per-gpu"), _take_memory),
     **dict.fromkeys(("gpus", "gpus-per-node", "gpus-per-task"), _take_all_gpus),
-    **dict.fromkeys(("partition", "qos"), _take_setting),
+    "partition": _take_partition,
+    "qos": _take_setting,
     **dict.fromkeys((*OWN_WORDS, "exclusive", "reservation"), _take_own_word),
     **dict.fromkeys(("requeue", "no-requeue"), _take_retries),
     **dict.fromkeys(("output", "error"), _note_log),

@@ -190,6 +190,13 @@ def test_gpus_of_any_kind_are_a_number() -> None:
         ("on-demand", {}, FOUND, []),
         ("on-demand", {"partition": "gpu", "spot_partition": "spot"}, FOUND, ["gpu"]),
         ("spot", {"partition": "gpu", "spot_partition": "spot"}, FOUND, ["spot"]),
+        ("on-demand", {"partition": "gpu,cpu"}, FOUND, ["gpu,cpu"]),
+        (
+            "spot-then-on-demand",
+            {"partition": "gpu,cpu", "spot_partition": "spot,cpu"},
+            FOUND,
+            ["spot,cpu,gpu"],
+        ),
         ("spot", {"partition": "gpu"}, FOUND, ["gpu"]),
         (
             "spot-then-on-demand",

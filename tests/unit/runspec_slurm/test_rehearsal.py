@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 PROFILE = {
     "host": "me@login.example",
     "workspace": "/fsx/me",
-    "partition": "efa",
+    "partition": "efa,long",
     "spot_partition": "cheap",
     "account": "lab",
     "qos": "high",

@@ -131,10 +131,7 @@ def test_what_only_the_profile_may_have_is_written_there() -> None:
 @pytest.mark.parametrize(
     ("option", "line"),
     [
-        (
-            "--partition=a,b",
-            "train.sbatch:2: not imported: --partition=a,b: a job has one partition",
-        ),
+        ("--qos=a,b", "train.sbatch:2: not imported: --qos=a,b: a job has one qos"),
         (
             "--signal=B:USR1@60",
             "train.sbatch:2: not imported: --signal=B:USR1@60: the script has no",
@@ -349,6 +346,13 @@ def test_options_that_the_import_answers_itself_are_listed_with_their_lines() ->
         "train.sbatch:3: not imported: --input=in.txt: write it into run: exec < FILE",
         "train.sbatch:5: --cpu-bind=cores: Slurm decides which cores the processes use",
     )
+
+
+def test_several_partitions_are_one_setting() -> None:
+    imported = take("-p short,long")
+
+    assert read(imported).providers["slurm"]["partition"] == "short,long"
+    assert not list_losses(imported)
 
 
 def test_a_binding_that_stays_in_the_script_is_not_listed() -> None:
