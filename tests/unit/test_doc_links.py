@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import site_pages
 
 from tests.support.root import ROOT
 
@@ -51,6 +52,16 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
         waiting += [path for path in linked - found if path.is_file()]
 
     assert [page.name for page in PAGES if page not in found] == []
+
+
+def test_the_navigation_of_the_site_has_every_page_once() -> None:
+    """It is that of docs/index.md: a new page gets a row there."""
+    index = (ROOT / "docs" / "index.md").read_text()
+    listed = [file for _, rows in site_pages.read_navigation(index) for _, file in rows]
+
+    assert sorted(listed) == sorted(
+        page.name for page in (ROOT / "docs").glob("*.md") if page.name != "index.md"
+    )
 
 
 def test_the_readme_is_short_and_shows_a_picture_and_a_spec_on_its_first_screen() -> None:
