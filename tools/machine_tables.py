@@ -29,7 +29,8 @@ TIMEOUT_S = 60.0
 # Types that DescribeInstanceTypes no longer lists.
 EARLIER = (
     "; types that it no longer lists: the table of 2026-01-22 that kubernetes/autoscaler generates from it, and "
-    "https://docs.aws.amazon.com/ec2/latest/instancetypes/pg.html for their GPUs"
+    "https://docs.aws.amazon.com/ec2/latest/instancetypes/pg.html for their GPUs, and ac.html there for those of "
+    "dl1"
 )
 
 

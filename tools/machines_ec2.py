@@ -23,7 +23,8 @@ ACCELERATORS = ("InferenceAcceleratorInfo", "NeuronInfo", "FpgaInfo", "MediaAcce
 
 def ec2_row(found: Mapping[str, Any]) -> Row:
     """Return the row of one element of `InstanceTypes`, which DescribeInstanceTypes lists."""
-    gpu = (found.get("GpuInfo", {}).get("Gpus") or [{}])[0]
+    chips = found.get("GpuInfo", {}).get("Gpus") or found.get("NeuronInfo", {}).get("NeuronDevices")
+    gpu = (chips or [{}])[0]
     count = gpu.get("LogicalGpuCount") or gpu.get("Count", 0)
     cards = found["NetworkInfo"].get("NetworkCards", [])
     disk = found.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0) * 10**9 // 2**30

@@ -10,7 +10,14 @@ from runspec_aws.decision import MAX_ATTEMPTS, Decision, JobKind, JobShape, deci
 from runspec_aws.infrastructure import lustre, made_queue, own_queue
 from runspec_aws.infrastructure.launch_template import ROOT_DEVICE
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import NO_DRIVER, chosen, gpu_types, known, usable_gib
+from runspec_aws.resources import (
+    NO_DRIVER,
+    chosen,
+    get_chip_access,
+    gpu_types,
+    known,
+    usable_gib,
+)
 from runspec_ec2 import ec2_catalogue
 from runspec_jobs.provider import Capacity, Facts, Path, Problem, Spec, did_you_mean
 from runspec_jobs.provider.commands import argv
@@ -171,7 +178,7 @@ def _machines(spec: Spec, decision: Decision, facts: Facts) -> Iterator[Problem]
             kinds = gpu_types()
             hint = did_you_mean(cluster.gpu_model, kinds) or f"choose one of: {', '.join(kinds)}"
             what = f"no EC2 instance type has the GPU '{cluster.gpu_type}'"
-            why = explain_other_chip(cluster.gpu_model) or (what, hint)
+            why = explain_other_chip(cluster.gpu_model, kinds) or (what, hint)
             yield Problem(("cluster", "gpu_type"), *why)
     elif not decision.fits:
         yield _too_much(decision, options)
@@ -189,10 +196,23 @@ def _machines(spec: Spec, decision: Decision, facts: Facts) -> Iterator[Problem]
     yield from _alone(options)
     if decision.disk_gib and not options.queue:
         yield from _disk(options)
-    kind = (cluster.gpu_model or "").upper()
-    if kind in NO_DRIVER and not options.ami and not options.queue:
-        # https://docs.aws.amazon.com/batch/latest/APIReference/API_Ec2Configuration.html
-        message = f"AWS Batch has no AMI for machines with the GPU {kind} any more"
+    yield from _check_driver(cluster.gpu_model, options)
+
+
+def _check_driver(kind: str | None, options: AwsOptions) -> Iterator[Problem]:
+    """Yield a problem for chips whose driver no AMI of AWS Batch has.
+
+    https://docs.aws.amazon.com/batch/latest/APIReference/API_Ec2Configuration.html
+    """
+    if options.ami or options.queue:
+        return
+    if access := get_chip_access(kind):
+        message = f"AWS Batch has no AMI with the driver of {kind}"
+        hint = f"set providers: {{aws-batch: {{ami: ami-...}}}} to {access.ami}"
+        yield Problem(("cluster", "gpu_type"), message, hint)
+    name = (kind or "").upper()
+    if name in NO_DRIVER:
+        message = f"AWS Batch has no AMI for machines with the GPU {name} any more"
         hint = "set providers: {aws-batch: {ami: ami-...}} with your own AMI, or choose another GPU"
         yield Problem(("cluster", "gpu_type"), message, hint)
 

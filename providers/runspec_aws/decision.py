@@ -16,6 +16,7 @@ from runspec_aws.resources import (
     NodeRequest,
     chosen,
     find_machines,
+    get_chip_access,
     known,
     usable_mib,
 )
@@ -100,6 +101,7 @@ class Decision:
     one_type: bool  # whether all nodes must have the same instance type, which is the first
     fits: bool  # false if no machine and no size of Fargate is known to hold a node
     adapters: int  # Elastic Fabric Adapters of a node
+    chips: int  # chips of its machine that are no GPUs, all of which the node gets
     task_vcpus: int  # what a task needs at least
     max_vcpus: int  # what each environment may run at once
     disk_gib: int | None  # None for the default of the service
@@ -160,6 +162,7 @@ def decide(spec: Spec, options: AwsOptions) -> Decision:
         one_type=one_type,
         fits=bool(size) if options.fargate else bool(names or options.queue),
         adapters=_count_adapters(names, options),
+        chips=_count_chips(node, names),
         task_vcpus=_count_vcpus(shape, node, shape.least_nodes, machines),
         max_vcpus=_limit_vcpus(shape, node, machines, spec.max_parallel, options),
         disk_gib=_disk_gib(cluster.disk, options),
@@ -188,7 +191,10 @@ def decide_shape(spec: Spec) -> JobShape:
     else:
         kind = JobKind.NODES
     is_launched = spec.launch is not Launch.NONE and nodes.max > 1
-    return JobShape(kind, nodes.max, nodes.min, count, kind is JobKind.NODES or is_launched)
+    # AWS Batch does not count chips that are no GPUs, so that two nodes would use the same ones.
+    has_chips = get_chip_access(spec.cluster.gpu_model) is not None
+    alone = kind is JobKind.NODES or is_launched or has_chips
+    return JobShape(kind, nodes.max, nodes.min, count, alone)
 
 
 def _environments(capacity: Capacity, options: AwsOptions) -> tuple[str, ...]:
@@ -222,7 +228,8 @@ def _ec2_node(
         cores = min(int((m.cpus or 1) * gpus / (m.gpus or gpus)) for m in machines)
         share = min(int(usable_mib(m) * gpus / (m.gpus or gpus)) for m in machines)
         cpus, memory_mib = spec.cluster.cpus or max(1, cores), memory_mib or max(1, share)
-    node = NodeRequest(str(cpus), memory_mib or MEMORY_PER_CPU_MIB * cpus, gpus)
+    has_chips = get_chip_access(asked.gpu_type) is not None
+    node = NodeRequest(str(cpus), memory_mib or MEMORY_PER_CPU_MIB * cpus, gpus, has_chips)
     return _filling(node, asked, options) if shape.fills_machines else node
 
 
@@ -270,6 +277,12 @@ def _count_adapters(names: Sequence[str], options: AwsOptions) -> int:
         return 0
     machine = known(names[0]) if names else None
     return 1 if machine is None or machine.fabric is None else machine.fabric
+
+
+def _count_chips(node: NodeRequest, names: Sequence[str]) -> int:
+    """Return the chips of the first of the machines, or those that are asked for where it is unknown."""
+    machine = known(names[0]) if names else None
+    return int((machine and machine.gpus) or node.gpus) if node.chips else 0
 
 
 def _count_vcpus(

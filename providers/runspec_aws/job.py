@@ -11,6 +11,7 @@ from runspec_aws.decision import Decision
 from runspec_aws.infrastructure import lustre
 from runspec_aws.naming import batch, tags
 from runspec_aws.options import OWN_GROUP, AwsOptions
+from runspec_aws.resources import get_chip_access
 from runspec_aws.store.layout import AGENT_SHA256, SHARED, store
 from runspec_jobs.provider import Facts, Scope, Spec, Step, content_name
 from runspec_jobs.provider.commands import argv
@@ -141,7 +142,7 @@ def _container(spec: Spec, decision: Decision, facts: Facts) -> dict[str, Any]:
         "image": image(spec, options),
         "command": [*_start(options), *argv(spec)],
         "resourceRequirements": decision.node.requirements,
-        "environment": _environment(spec, options),
+        "environment": _environment(spec, decision, options),
         "logConfiguration": _logs(options),
         "privileged": False,
     }
@@ -178,8 +179,9 @@ def image(spec: Spec, options: AwsOptions) -> str:
     return options.image if wanted is None or wanted.startswith("localhost/") else wanted
 
 
-def _environment(spec: Spec, options: AwsOptions) -> list[dict[str, str]]:
-    variables = spec.program_env
+def _environment(spec: Spec, decision: Decision, options: AwsOptions) -> list[dict[str, str]]:
+    access = get_chip_access(decision.machine.gpu_type)
+    variables = {**(access.variables if access else {}), **spec.program_env}
     if options.files == "role":
         variables |= {
             "RUNSPEC_STORE": store(options),
@@ -224,23 +226,29 @@ def _linux(spec: Spec, decision: Decision, options: AwsOptions) -> dict[str, Any
         shm_mib = decision.node.memory_mib // 2
     if shm_mib:
         linux["sharedMemorySize"] = shm_mib
+    devices = []
     if decision.adapters:
         # https://docs.aws.amazon.com/batch/latest/userguide/efa.html
-        linux["devices"] = [
-            {
-                "hostPath": f"/dev/infiniband/uverbs{n}",
-                "containerPath": f"/dev/infiniband/uverbs{n}",
-                "permissions": ["READ", "WRITE", "MKNOD"],
-            }
-            for n in range(decision.adapters)
-        ]
+        devices += _devices("/dev/infiniband/uverbs", decision.adapters, "READ", "WRITE", "MKNOD")
         ulimits["memlock"] = -1
+    access = get_chip_access(decision.machine.gpu_type)
+    if access and access.device:
+        devices += _devices(access.device, decision.chips, "READ", "WRITE")
+    if devices:
+        linux["devices"] = devices
     if ulimits:
         fields["ulimits"] = [
             {"name": name, "softLimit": limit, "hardLimit": limit}
             for name, limit in sorted(ulimits.items())
         ]
     return fields | ({"linuxParameters": linux} if linux else {})
+
+
+def _devices(name: str, count: int, *permissions: str) -> list[dict[str, Any]]:
+    paths = [f"{name}{n}" for n in range(count)]
+    return [
+        {"hostPath": path, "containerPath": path, "permissions": [*permissions]} for path in paths
+    ]
 
 
 def _volumes(shared: Mapping[str, bool], options: AwsOptions) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from runspec_agent.base.light_typing import NamedTuple
@@ -32,12 +32,49 @@ MIB = 1 << 20
 NO_DRIVER = frozenset({"K520", "K80", "M60", "V100", "V520"})
 
 
+class ChipAccess(NamedTuple):
+    """How a container gets chips that are no GPUs: by the files of devices, or by a variable; and the AMI for it."""
+
+    ami: str
+    device: str = ""  # without the number of the chip
+    variables: Mapping[str, str] = {}
+
+
+# AWS Batch counts GPUs of NVIDIA alone, and has no AMI with other drivers:
+# https://docs.aws.amazon.com/AmazonECS/latest/developerguide/ecs-inference.html,
+# https://awsdocs-neuron.readthedocs-hosted.com/en/latest/containers/tutorials/build-run-neuron-container.html
+NEURON = ChipAccess(
+    "the ECS-optimized Neuron AMI, which aws ssm get-parameter --name "
+    "/aws/service/ecs/optimized-ami/amazon-linux-2023/neuron/recommended/image_id names",
+    "/dev/neuron",
+)
+# https://docs.aws.amazon.com/AmazonECS/latest/developerguide/ecs-dl1.html and
+# https://docs.habana.ai/en/latest/Installation_Guide/Additional_Installation/Docker_Installation.html
+HABANA = ChipAccess(
+    "an AMI with the ECS agent and Gaudi's driver, whose Docker has the default runtime habana",
+    variables={"HABANA_VISIBLE_DEVICES": "all"},
+)
+CHIPS: Mapping[str, ChipAccess] = {
+    **dict.fromkeys(("inferentia", "inferentia2", "trainium", "trainium2"), NEURON),
+    "gaudi": HABANA,
+}
+
+
+def get_chip_access(kind: str | None) -> ChipAccess | None:
+    """Return how a container gets chips of the type *kind*; None if they are GPUs, which AWS Batch gives to it."""
+    return CHIPS.get((kind or "").lower())
+
+
 class NodeRequest(NamedTuple):
-    """The resources of one node; *cpus* is text, because Fargate has quarters of vCPUs."""
+    """The resources of one node; *cpus* is text, because Fargate has quarters of vCPUs.
+
+    *chips* says that *gpus* counts other chips, which AWS Batch does not know.
+    """
 
     cpus: str
     memory_mib: int
     gpus: int
+    chips: bool = False
 
     @property
     def whole_cpus(self) -> int:
@@ -47,7 +84,7 @@ class NodeRequest(NamedTuple):
     def requirements(self) -> list[dict[str, str]]:
         """The same as Batch's resourceRequirements: values are text, and 0 GPUs are left out."""
         amounts = [("VCPU", self.cpus), ("MEMORY", str(self.memory_mib))]
-        amounts += [("GPU", str(self.gpus))] if self.gpus else []
+        amounts += [("GPU", str(self.gpus))] if self.gpus and not self.chips else []
         return [{"type": kind, "value": value} for kind, value in amounts]
 
     @property
@@ -57,7 +94,8 @@ class NodeRequest(NamedTuple):
         >>> NodeRequest("4", 7680, 1).shown
         '4 vCPUs, 7,680 MiB and 1 GPU'
         """
-        gpus = f" and {self.gpus} GPU{'s' * (self.gpus > 1)}" if self.gpus else ""
+        unit = "chip" if self.chips else "GPU"
+        gpus = f" and {self.gpus} {unit}{'s' * (self.gpus > 1)}" if self.gpus else ""
         vcpus = f"{self.cpus} vCPU{'s' * (self.cpus != '1')}"
         return f"{vcpus}{',' if gpus else ' and'} {self.memory_mib:,} MiB{gpus}"
 

@@ -89,7 +89,10 @@ def size(machine: Machine) -> str:
 
 
 def gpu_types(architecture: str = X86_64) -> tuple[str, ...]:
-    """Return the models of whole GPUs on machines of *architecture*."""
-    machines = ec2_catalogue().machines
+    """Return the models of whole GPUs on machines of *architecture*; ParallelCluster counts no other chips for Slurm.
+
+    https://docs.aws.amazon.com/parallelcluster/latest/ug/Scheduling-v3.html
+    """
+    machines = (m for m in ec2_catalogue().machines if "accelerator" not in m.traits)
     gpus = {m.gpu for m in machines if (m.gpus or 0) >= 1 and m.architecture == architecture}
     return tuple(sorted(filter(None, gpus)))

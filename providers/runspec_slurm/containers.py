@@ -111,15 +111,20 @@ def _podman(
     argv.append(f'--volume="{HERE}:{HERE}"')
     argv += [f"--volume={quoted(f'{path}:{path}')}" for path in decision.shared]
     argv += [f"--env={quoted(f'{name}={value}')}" for name, value in env.items()]
-    argv += [f"--env={name}" for name in (*exported, *PASSED)]
+    visible = ("ROCR_VISIBLE_DEVICES",) if decision.stack == "ROCm" else ()
+    argv += [f"--env={name}" for name in (*exported, *PASSED, *visible)]
     if decision.shm_bytes:
         argv.append(f"--shm-size={decision.shm_bytes}b")
     elif decision.gpus:
         # Data loaders share batches in /dev/shm, for which the default of 64 MiB is too little.
         argv.append("--ipc=host")
     argv += [f"--ulimit={name}={value}:{value}" for name, value in decision.ulimits.items()]
-    if decision.gpus:
+    if decision.gpus and decision.stack is None:
         argv.append("--device=nvidia.com/gpu=all")  # CUDA_VISIBLE_DEVICES selects those of the job
+    elif decision.gpus and decision.stack == "ROCm":
+        # ROCR_VISIBLE_DEVICES selects those of the job:
+        # https://rocm.docs.amd.com/projects/install-on-linux/en/latest/how-to/docker.html
+        argv += ["--device=/dev/kfd", "--device=/dev/dri"]
     if decision.has_adapters:
         argv.append("${runspec_ib:+--device=$runspec_ib}")
     return (*argv, "--entrypoint=python3", quoted(docker_notation(decision.image)))
@@ -132,8 +137,9 @@ def _apptainer(decision: Decision) -> tuple[str, ...]:
     if decision.has_adapters:
         # It has all of /dev already, unless apptainer.conf says `mount dev = minimal`.
         argv.append("${runspec_ib:+--bind=$runspec_ib}")
-    if decision.gpus:
-        argv.append("--nv")
+    if decision.gpus and decision.stack in (None, "ROCm"):
+        # https://apptainer.org/docs/user/latest/gpu.html
+        argv.append("--rocm" if decision.stack else "--nv")
     image = decision.image
     if not (is_file(image) or "://" in image):
         image = f"docker://{docker_notation(image)}"

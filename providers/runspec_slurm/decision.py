@@ -9,7 +9,7 @@ from typing import Any
 
 from runspec_jobs.provider import Capacity, Facts, Launch, Spec
 from runspec_jobs.provider.elastic_tasks import nodes_each, tasks_in_all
-from runspec_jobs.provider.machines import is_enough_gpu_memory
+from runspec_jobs.provider.machines import get_stack, is_enough_gpu_memory
 from runspec_slurm import resources
 from runspec_slurm.naming import docker_notation, environment, is_file, is_local
 from runspec_slurm.options import SlurmOptions, split_partitions
@@ -91,6 +91,7 @@ class Decision:
     cpus: int  # of a node, as are the next four
     gpus: int
     gpu_type: str | None  # the name of the GPU on the cluster
+    stack: str | None  # what chips need that are no GPUs of NVIDIA: ROCm, Neuron or Gaudi
     memory: str | None  # as sbatch writes it; None if it is not requested
     disk: str | None
     one_switch: bool  # whether the nodes must be connected to the same switch
@@ -150,6 +151,7 @@ def decide(spec: Spec, facts: Facts) -> Decision:
         cpus=asked.cpus or spec.processes_per_node,
         gpus=asked.gpus or 0,
         gpu_type=_choose_gpu_type(spec, options, partitions),
+        stack=get_stack(asked.gpu_model),
         memory=_request_memory(asked.memory, options, partitions),
         disk=_request_disk(asked.disk, partitions),
         one_switch=asked.placement is not None and nodes_each(spec) > 1,

@@ -123,7 +123,8 @@ def _resources(kind: str, decision: Decision, options: AwsOptions) -> dict[str, 
     template = launch_template.content(decision, options)
     image = {"imageIdOverride": options.ami} if options.ami else {}
     if image or "UserData" in template:  # the mount script is written for Amazon Linux 2023
-        system = "ECS_AL2023_NVIDIA" if decision.node.gpus else "ECS_AL2023"
+        has_gpus = decision.node.gpus and not decision.node.chips
+        system = "ECS_AL2023_NVIDIA" if has_gpus else "ECS_AL2023"
         resources["ec2Configuration"] = [{"imageType": system, **image}]
     if template:
         name = launch_template.name(template)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.resources import request
-from runspec_azure.resources.vm_sizes import GIB, known
+from runspec_azure.resources.vm_sizes import GIB, gpu_type, known
 from runspec_jobs.provider import Capacity, Facts, Spec
 from runspec_jobs.provider.elastic_tasks import nodes_each, tasks_in_all
 from runspec_jobs.provider.job_manifest import limit_s
@@ -57,6 +57,15 @@ class Decision:
             machine = known(self.options.vm_size)
             return machine.name if machine else self.options.vm_size
         return self.machines[0].machine.name if self.machines else SMALLEST
+
+    @property
+    def has_rocm(self) -> bool:
+        """Whether the node has GPUs of AMD: of the machine, or of the profile's pool, for which the spec names them."""
+        if self.options.pool:
+            kind = (self.request.gpu_type or "").upper()
+        else:
+            kind = gpu_type(self.vm_size)
+        return bool(self.request.gpus) and request.driver(kind) is request.ROCM
 
 
 def decide(spec: Spec, facts: Facts) -> Decision:

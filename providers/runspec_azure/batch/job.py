@@ -248,7 +248,7 @@ def _constraints(decision: Decision) -> dict[str, Any]:
 
 
 def _container(decision: Decision) -> dict[str, Any]:
-    """Return the container of a task. GPUs are available without an option, as this page says:
+    """Return the container of a task. GPUs of NVIDIA are available without an option, as this page says:
 
     https://learn.microsoft.com/en-us/azure/batch/batch-docker-container-workloads
     """
@@ -259,6 +259,9 @@ def _container(decision: Decision) -> dict[str, Any]:
     elif decision.request.gpus:
         words.append("--ipc=host")  # data loaders share batches in /dev/shm: 64 MiB is too small
     words += [f"--ulimit={name}={value}:{value}" for name, value in decision.ulimits.items()]
+    if decision.has_rocm:
+        # https://rocm.docs.amd.com/projects/install-on-linux/en/latest/how-to/docker.html
+        words += ["--device=/dev/kfd", "--device=/dev/dri"]
     if decision.connected:
         words.append("--network=host")  # nodes connect by the addresses of the machines
     container: dict[str, Any] = {

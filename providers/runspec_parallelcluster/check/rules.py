@@ -80,7 +80,9 @@ def _machines(decision: Decision, spec: Spec) -> Iterator[Problem]:
     if gpu_type and gpu_type.lower() not in map(str.lower, types) and not _names_types(options):
         hint = did_you_mean(gpu_type, types) or f"use one of {', '.join(types)}"
         what = f"no EC2 instance type has a '{gpu_type}'"
-        yield Problem(("cluster", "gpu_type"), *(explain_other_chip(gpu_type) or (what, hint)))
+        yield Problem(
+            ("cluster", "gpu_type"), *(explain_other_chip(gpu_type, types) or (what, hint))
+        )
     elif without := [choice for choice in choices if not choice.queue.instance_types]:
         yield _too_much(without[0])
     else:

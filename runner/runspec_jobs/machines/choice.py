@@ -120,8 +120,10 @@ def list_holding(
     """
     kind = request.gpu_type.lower() if request.gpu_type else None
     gpus = request.gpus or (1 if kind else 0)
-    # Old GPUs are cheap by the hour and slow: only a user who names the type gets them.
-    never = NEVER | ({"no-spot"} if request.spot else set()) | (set() if kind else {"old"})
+    # Old GPUs are cheap by the hour and slow, and other chips need drivers of their own: only a user who names the
+    # type gets them.
+    never = NEVER | ({"no-spot"} if request.spot else set())
+    never = never - {"accelerator"} if kind else never | {"old"}
     for machine in catalogue.machines:
         if (
             machine.cpus is not None

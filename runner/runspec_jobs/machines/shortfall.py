@@ -25,6 +25,14 @@ STACKS = {
     **dict.fromkeys(("gaudi", "gaudi2", "gaudi3", "hl-205"), "Gaudi"),
     **dict.fromkeys(("tpu", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e"), "TPUs"),
 }  # fmt: skip
+# Machines whose chips have another name.
+CHIPS_OF = {
+    "trn1": "Trainium",
+    "trn2": "Trainium2",
+    "inf1": "Inferentia",
+    "inf2": "Inferentia2",
+    "hl-205": "Gaudi",
+}
 
 
 class Shortfall(NamedTuple):
@@ -40,16 +48,32 @@ class Shortfall(NamedTuple):
     machine: Machine | None = None
 
 
-def explain_other_chip(kind: str) -> tuple[str, str] | None:
-    """Return why no job gets chips of the type *kind*, and a hint; None if they may be GPUs of NVIDIA.
+def get_stack(kind: str | None) -> str | None:
+    """Return the name of the stack that chips of the type *kind* need; None if they may be GPUs of NVIDIA.
 
-    >>> explain_other_chip("A100")
+    >>> get_stack("MI300X"), get_stack("A100")
+    ('ROCm', None)
     """
-    stack = STACKS.get(kind.lower())
+    return STACKS.get((kind or "").lower())
+
+
+def explain_other_chip(kind: str, given: Iterable[str]) -> tuple[str, str] | None:
+    """Return why no job gets chips of the type *kind*, and a hint that names the *given* types.
+
+    None is returned if the chips may be GPUs of NVIDIA.
+
+    >>> explain_other_chip("A100", ["T4"])
+    """
+    stack, there = get_stack(kind), tuple(given)
     if stack is None:
         return None
-    message = f"'{kind}' needs devices and drivers of {stack}, and containers get those of NVIDIA GPUs alone"
-    return message, "choose a GPU of NVIDIA, or a cluster of your own whose nodes have such chips"
+    if (chip := CHIPS_OF.get(kind.lower())) in there:
+        return f"'{kind}' is no type of chips", f"write gpu_type: {chip}"
+    message = f"'{kind}' needs devices and drivers of {stack}, which no machine here has"
+    return (
+        message,
+        f"choose one of {', '.join(there)}, or a cluster of your own whose nodes have such chips",
+    )
 
 
 def explain_shortfall(
@@ -96,8 +120,15 @@ def _list_limits(
     request: MachineRequest, catalogue: Catalogue, usable_gib: Callable[[Machine], float]
 ) -> Iterator[tuple[str, float, float, str]]:
     """Yield the keys of `cluster`, with what is requested, the most that a machine has, and the unit of both."""
-    # Machines with GPUs are no choice for a job without, so their sizes would mislead.
-    alike = [m for m in catalogue.machines if bool(m.gpus) == bool(request.gpus) and m.cpus]
+    # Machines with GPUs or other chips are no choice for a job without, so their sizes would mislead.
+    kind = (request.gpu_type or "").lower()
+    alike = [
+        m
+        for m in catalogue.machines
+        if bool(m.gpus) == bool(request.gpus)
+        and m.cpus
+        and ("accelerator" not in m.traits or (m.gpu or "").lower() == kind)
+    ]
     yield "gpus", request.gpus, max(m.gpus or 0 for m in alike), ""
     gib = max(m.gpu_gib or 0 for m in _of_gpu_type(alike, request.gpu_type))
     if not is_enough_gpu_memory(gib, request.gpu_gib):

@@ -39,6 +39,7 @@ from runspec_jobs.machines.service import (
 from runspec_jobs.machines.shortfall import (
     explain_other_chip as explain_other_chip,
     explain_shortfall as machine_shortfall,
+    get_stack as get_stack,
     other_regions as other_regions,
 )
 from runspec_jobs.machines.usage import (
@@ -64,6 +65,7 @@ __all__ = [
     "choose_machines",
     "chosen_machine",
     "explain_other_chip",
+    "get_stack",
     "is_enough_gpu_memory",
     "listed_machine",
     "machine_price",

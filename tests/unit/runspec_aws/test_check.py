@@ -409,15 +409,18 @@ def test_adapters_without_a_placement_group_are_a_note() -> None:
     assert [p.severity for p in found if "recommends a placement group" in p.what] == ["note"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "stack"), [("trn1", "Neuron"), ("Gaudi", "Gaudi"), ("MI300X", "ROCm")]
-)
-def test_chips_that_no_container_gets_are_refused_with_the_reason(kind: str, stack: str) -> None:
+@pytest.mark.parametrize(("kind", "stack"), [("TPU-v5e", "TPUs"), ("MI300X", "ROCm")])
+def test_chips_that_no_machine_has_are_refused_with_the_reason(kind: str, stack: str) -> None:
     wanted = spec(cluster={"gpus": 1, "gpu_type": kind})
 
     (found,) = [p for p in problems(wanted) if p.path == ("cluster", "gpu_type")]
 
     assert found.what.startswith(f"'{kind}' needs devices and drivers of {stack}")
-    assert (
-        found.hint == "choose a GPU of NVIDIA, or a cluster of your own whose nodes have such chips"
-    )
+    assert found.hint and "T4, Trainium" in found.hint
+    assert found.hint.endswith("or a cluster of your own whose nodes have such chips")
+
+
+def test_the_name_of_a_machine_for_its_chips_is_answered_with_theirs() -> None:
+    (found,) = problems(spec(cluster={"gpus": 1, "gpu_type": "trn1"}))
+
+    assert (found.what, found.hint) == ("'trn1' is no type of chips", "write gpu_type: Trainium")

@@ -152,9 +152,9 @@ def _user(container: Container, folder: Path) -> list[str]:
 
 
 def _options(container: Container, folder: Path) -> list[str]:
-    options = [
-        o for o in shlex.split(container.settings.get("containerRunOptions", "")) if o != "--rm"
-    ]
+    words = shlex.split(container.settings.get("containerRunOptions", ""))
+    # An emulated machine has no GPUs, and none of their devices.
+    options = [o for o in words if o != "--rm" and not o.startswith("--device=/dev/")]
     # A container finds other nodes as its node does: they are loopback addresses here.
     network = [] if any(o.startswith("--net") for o in options) else ["--network", "host"]
     return [*_workdir(container, folder), *network, *options]

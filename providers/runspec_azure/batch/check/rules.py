@@ -236,7 +236,7 @@ def _unknown_gpu(kind: str, there: tuple[str, ...]) -> Problem:
     known = {name.lower(): name for name in there}
     near = did_you_mean(kind, known)
     listed = f"choose one of: {', '.join(there)}; or set vm_size in the profile"
-    if other := explain_other_chip(kind):
+    if other := explain_other_chip(kind, there):
         return Problem(("cluster", "gpu_type"), *other)
     if had:
         message = (

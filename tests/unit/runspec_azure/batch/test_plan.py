@@ -193,6 +193,28 @@ def test_gpus_are_not_asked_for_twice() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("own", "is_amd"),
+    [
+        ({"cluster": {"gpus": 8, "gpu_type": "MI300X"}}, True),
+        ({"cluster": {"gpus": 8, "gpu_type": "A100"}}, False),
+        ({"cluster": {"cpus": 2}}, False),
+    ],
+)
+def test_containers_get_the_devices_of_gpus_of_amd(own: dict[str, Any], is_amd: bool) -> None:
+    """https://rocm.docs.amd.com/projects/install-on-linux/en/latest/how-to/docker.html"""
+    for profile in ({}, {"pool": "mine"}):
+        there = {"batch_url": "https://a.westus3.batch.azure.com", **profile}
+        (task,) = body(
+            planned(spec(container={"image": "a:1"}, **own), **there),
+            "Task_AddCollection",
+        )["value"]
+        words = task["containerSettings"]["containerRunOptions"].split()
+
+        devices = [word for word in words if word.startswith("--device")]
+        assert devices == (["--device=/dev/kfd", "--device=/dev/dri"] if is_amd else [])
+
+
 def test_a_container_has_the_limits_of_the_spec() -> None:
     steps = planned(spec(container={"image": "a:1"}, ulimits={"memlock": -1, "nofile": 9}))
 

@@ -112,6 +112,14 @@ def test_an_old_machine_may_have_the_gpu_that_is_named() -> None:
     assert names(MachineRequest(gpus=1, gpu_type="T4"), old) == ["a.x"]
 
 
+def test_other_chips_than_gpus_are_for_jobs_that_name_them() -> None:
+    chips = gpu("a.x", "1", 1)._replace(gpu="Trainium", traits=frozenset({"accelerator"}))
+
+    assert names(MachineRequest(gpus=1), chips) == []
+    assert names(MachineRequest(gpus=1, gpu_type="T4"), chips) == []
+    assert names(MachineRequest(gpus=1, gpu_type="trainium"), chips) == ["a.x"]
+
+
 def test_spot_needs_machines_that_are_sold_as_spot() -> None:
     firm = machine("a.x", "1", traits=frozenset({"no-spot"}))
 

@@ -363,6 +363,35 @@ def test_apptainer_gets_variables_of_its_own(stubs: Path) -> None:
     assert found["RUNSPEC_BELOW"] == "@"
 
 
+AMD_DEVICES = ["--device=/dev/kfd", "--device=/dev/dri"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "kind", "given"),
+    [
+        ("podman", "A100", ["--device=nvidia.com/gpu=all"]),
+        ("podman", "MI300X", AMD_DEVICES),
+        ("podman", "Trainium", []),  # the profile's options of podman name its devices
+        ("apptainer", "A100", ["--nv"]),
+        ("apptainer", "MI300X", ["--rocm"]),
+        ("apptainer", "Trainium", []),
+    ],
+)
+def test_a_container_gets_the_chips_that_the_spec_names(
+    stubs: Path, engine: str, kind: str, given: list[str]
+) -> None:
+    """https://apptainer.org/docs/user/latest/gpu.html"""
+    wanted = spec(container={"image": IMAGE}, cluster={"gpus": 1, "gpu_type": kind})
+    options = {"container": engine}
+
+    words, _ = started(sbatch(wanted, facts(wanted, options, None))[1], stubs)
+
+    line = words[words.index(engine) :]
+    assert [w for w in line if w in ("--nv", "--rocm") or w.startswith("--device=")] == given
+    is_amd = engine == "podman" and kind == "MI300X"
+    assert ("--env=ROCR_VISIBLE_DEVICES" in line) == is_amd
+
+
 def test_pyxis_gets_the_whole_name_of_the_image_from_srun(stubs: Path) -> None:
     """In an option of a batch script, which sbatch reads by itself, a # begins a comment: the name would be cut."""
     words, found = contained("pyxis", stubs, env={"A": "1", "B": "x,y"}, mounts=WORK)

@@ -610,9 +610,24 @@ def test_validation_alone_asks_for_no_profile() -> None:
     assert list(PROVIDER.check(spec(secrets={"T": "hf"}), facts)) == []
 
 
-def test_a_gpu_of_amd_is_refused_with_the_reason() -> None:
-    wanted = spec(cluster={"gpus": 8, "gpu_type": "MI300X"})
+def test_chips_of_another_service_are_refused_with_the_reason() -> None:
+    wanted = spec(cluster={"gpus": 8, "gpu_type": "Trainium"})
 
     (found,) = [p for p in problems(wanted) if p.path == GPU]
 
-    assert found.what.startswith("'MI300X' needs devices and drivers of ROCm")
+    assert found.what.startswith("'Trainium' needs devices and drivers of Neuron")
+    assert found.hint and "MI300X" in found.hint
+
+
+def test_a_gpu_of_amd_asks_for_the_image_with_its_driver() -> None:
+    wanted = spec(cluster={"gpus": 8, "gpu_type": "MI300X"})
+    rocm: dict[str, Any] = {
+        "image": "microsoft-dsvm:ubuntu-hpc:2404-rocm:latest",
+        "node_agent": "batch.node.ubuntu 24.04",
+    }
+    there: dict[str, Any] = {"batch_url": "https://a.westus3.batch.azure.com"}
+
+    (refused,) = [p for p in problems(wanted, **there) if p.path == GPU]
+
+    assert refused.hint and f"image: {rocm['image']}" in refused.hint
+    assert errors(wanted, **there, **rocm) == []
