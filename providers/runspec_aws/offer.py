@@ -71,6 +71,7 @@ def _offer_fargate(
         if first.usd
         else f"unknown in {first.region}; a vCPU {first.note}"
     )
+    # Each environment may use its maxvCpus at the same time.
     count = len(decision.environments) * max(1, int(decision.max_vcpus / float(node.cpus)))
     limits = {} if options.queue else {name: count}
     return Offer((machine,), (), standing, prices, limits=limits, attempts=decision.attempts)
@@ -155,6 +156,7 @@ def _named(name: str, decision: Decision, options: AwsOptions) -> tuple[ChosenMa
     """Return a type that the profile names, or the machines of a family that hold a node; others have no price."""
     why = "instance_types names it"
     machine = known(name)
+    # A name may be that of a family, such as c6i.
     machines = (machine,) if machine else made_queue.find_holding(name, decision.node)
     if not machines:
         return (ChosenMachine(unknown_machine(name), None, None, why),)

@@ -50,6 +50,7 @@ def _size(count: float) -> str:
 
 
 def _blob(facts: Facts, source: Source) -> str:
+    # Half of the hash is enough to tell contents apart.
     return f"{facts.survey['root']}/blobs/{source.name[:32]}"
 
 
@@ -57,6 +58,7 @@ def _environment(spec: Spec, facts: Facts) -> Iterator[Step]:
     if facts.survey["engine"] != "process":
         yield from _image(spec, facts)
     elif facts.requirements:
+        # An environment of another Python is another one, although its requirements are the same.
         python = facts.survey["python"]
         made = {
             "requirements": list(facts.requirements),
@@ -76,6 +78,7 @@ def _environment(spec: Spec, facts: Facts) -> Iterator[Step]:
 def _context(spec: Spec, facts: Facts) -> Iterator[Step]:
     """Yield the steps that copy the context of an image and build it; its name is that of the content."""
     engine, source = facts.survey["engine"], facts.sources[CONTEXT]
+    # The engine reads the copy and not the user's folder, which may change while the image is built.
     path, image = _blob(facts, source), name_image(spec, facts)
     build = spec.container.build
     assert build is not None, "BUG: a context of no build"
@@ -117,6 +120,7 @@ def _image(spec: Spec, facts: Facts) -> Iterator[Step]:
 def _pull(image: str | None, facts: Facts) -> Step:
     engine = facts.survey["engine"]
     logins = facts.options.login(image)
+    # An image that is pulled has no undo: the user or another run may have had it before.
     login = {} if logins is None else {"login": logins}
     return Step(
         "image",
@@ -204,8 +208,10 @@ def _shared(spec: Spec, facts: Facts) -> dict[str, Any]:
         shared["signal"] = {"name": spec.signal.name, "before_s": spec.signal.before}
     if spec.cluster.gpus:
         shared["gpus"] = spec.cluster.gpus
+        # Rehearsals run jobs for GPUs on machines without one.
         if facts.options.without_gpus:
             shared["without_gpus"] = True
+    # Processes see /job/... at these paths by a mount namespace; in containers they are mounts of the engine.
     wanted = facts.options.namespace is not False
     if facts.survey["engine"] == "process" and wanted and tops(spec):
         shared["namespace"] = tops(spec)
@@ -253,6 +259,7 @@ def _count(spec: Spec) -> str:
 
 def _fitting(spec: Spec, facts: Facts) -> int:
     """Return how many tasks run at once: as many as fit on this machine's cores, and at least one."""
+    # Nodes of one task run at the same time, because they wait for each other.
     needed = (spec.cluster.cpus or 1) * spec.cluster.nodes.max
     return max(1, int(facts.survey["cpus"]) // needed)
 
@@ -264,6 +271,7 @@ def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:
         facts.survey["engine"] != "process"
     )  # a container engine enforces the mode of a mount
     if mount.scheme == "run":
+        # An output of a run on this machine is read where it lies; those of other providers were copied by the plan.
         copied = facts.sources.get(mount.name)
         saved = saves_mount(facts.outputs[mount.name], copied=copied is not None)
         return {
@@ -286,6 +294,7 @@ def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:
     if mount.scheme == "file":
         source = _blob(facts, facts.sources[mount.name])
         if facts.sources[mount.name].is_file:
+            # The bundle of one file is a folder with that file.
             source += f"/{mount.target.rpartition('/')[2]}"
     else:
         source = sources[mount.scheme]

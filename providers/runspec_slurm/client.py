@@ -99,6 +99,7 @@ class SlurmClient:
                 self.store.remove_tree(params["key"])
             case "sbatch":
                 argv = params["argv"]
+                # The ids of the jobs that this one waits for are known only now.
                 if params.get("needs"):
                     argv = after_parents(argv, params["needs"])
                 if "after" in params:
@@ -112,6 +113,7 @@ class SlurmClient:
 
     def _put(self, key: str, content: bytes) -> Response:
         """Write a file; with a record, make the folder of its logs, which Slurm opens before a job begins."""
+        # A job without the folder of its --output fails with no word of why.
         beside = f"{key.removesuffix(RECORD)}/logs" if key.endswith(RECORD) else ""
         self.store.put(key, content, beside=beside)
         return {"key": key}
@@ -172,6 +174,7 @@ class SlurmClient:
         return OrphanFinder(self.store, self.queue).find_orphans(runs, made)
 
     def streams(self, run: str) -> Sequence[Stream]:
+        # An empty folder may be a workspace that is not mounted on this machine.
         if self.poller.seen(run) is None:
             self.jobs.check_mounted(run)
         return self.logs.streams(run)
@@ -260,6 +263,7 @@ def _login(kind: str, login: Mapping[str, str]) -> bytes:
 def _variables(values: Mapping[str, str]) -> bytes:
     """Return secrets in the format that the job reads: NAME=VALUE, each followed by a NUL byte."""
     for name, value in values.items():
+        # NUL separates the secrets in the file.
         if "\0" in value:
             raise RemoteError(
                 f"the secret for {name} contains a NUL byte",

@@ -45,6 +45,7 @@ def problems(decision: Decision, facts: Facts) -> Iterator[Problem]:
 def _problems(
     decision: Decision, options: AwsOptions, environments: Sequence[Environment]
 ) -> Iterator[Problem]:
+    # A job definition is for Fargate or for EC2, and a queue may not have both.
     able = [e for e in environments if e.type.startswith("FARGATE") == options.fargate]
     if decision.shape.is_gang and not options.fargate:
         usable = [e for e in able if e.type == "EC2"]
@@ -106,6 +107,7 @@ def machines(decision: Decision, facts: Facts) -> tuple[Machine, ...]:
     environments = [Environment(**row) for row in facts.survey.get("environments") or ()]
     is_gang = decision.shape.is_gang
     usable = [e for e in environments if e.type == "EC2" or (e.type == "SPOT" and not is_gang)]
+    # All nodes of a multi-node job get the type that its definition names.
     names = list(options.instance_types[:1]) if is_gang else []
     each = [find_machines(name) for name in names or _names(usable)]
     if not all(each) or not all(e.instance_types for e in usable):
@@ -147,6 +149,7 @@ def _wide(
 
     The nodes of a multi-node job run in one environment; those that are children of an array run in any.
     """
+    # Environments that runspec does not manage have no maxvCpus.
     limits = [math.inf if e.max_vcpus is None else e.max_vcpus for e in usable]
     node, nodes = decision.node, decision.shape.least_nodes
     least = nodes * node.whole_cpus

@@ -96,6 +96,7 @@ class AzureClient:
             self.blobs.remove(path["blob"])
             return {}
         if request.operation == "BlockBlob_Upload":
+            # Plans name files by their keys; the signed URLs of them exist only in what is sent.
             content = blob_content(self.signer.with_urls(request.params["body"]))
             self.blobs.put(path["blob"], content)
             return {"blob": path["blob"]}
@@ -118,6 +119,7 @@ class AzureClient:
                 raise AlreadyExists(exc.message, exc.hint) from exc
             raise
         if request.operation in MAKES_POOL:
+            # The formula of a new pool has its machines start at once.
             self._made_awake.add(named(request)["id"])
         if request.operation == "Task_AddCollection":
             _refuse_refused(answer)
@@ -149,6 +151,7 @@ class AzureClient:
         """Delete something, and wait until it no longer exists."""
         path = request.params["path"]
         if request.operation == "Pool_Delete":
+            # Batch deletes a pool with running tasks, too.
             self._refuse_if_used(path["poolId"])
             self._made_awake.discard(path["poolId"])
         look = request.operation.replace("_Delete", "_Get")
@@ -160,6 +163,7 @@ class AzureClient:
             if code_of(exc) not in LEAVING:
                 raise
         self.tasks.forget()
+        # Until then, the name cannot be used again: 409 PoolBeingDeleted or JobBeingDeleted.
         self._await(lambda: self._got(look, path) is None, request)
         return {}
 
@@ -205,6 +209,7 @@ class AzureClient:
             mark = body["autoScaleFormula"][autoscale.CLOCK].partition("\n")[0]
             return {} if _awake(self._got("Pool_Get", path) or {}, mark) else None
         if do.operation == "Task_AddCollection":
+            # A collection may have been accepted in part; sending it again adds the tasks that are missing.
             there = self.tasks.ids(path["jobId"])
             return named(do) if all(task["id"] in there for task in body["value"]) else None
         thing = self._got("Job_Get", path)
@@ -272,6 +277,7 @@ class AzureClient:
             body = {"terminateReason": job.CANCELLED}
             self.session.make("Job_Terminate", {"jobId": run}, body)
         except RemoteError as exc:
+            # The job is gone, or it ends already.
             if status_of(exc) not in (404, 409):
                 raise
         self.tasks.forget()
@@ -307,6 +313,7 @@ class AzureClient:
 
     def keep_state(self, run: str, content: bytes) -> None:
         self.blobs.put(self.blobs.key("runs", run, STATE), content)
+        # Two commands that write at once would each believe in its own write on a store without conditions.
         if not self.blobs.on_azure:
             self.blobs.refuse_without_conditions(content, "runs", run, STATE)
 

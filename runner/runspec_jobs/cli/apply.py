@@ -81,9 +81,11 @@ def apply(options: ApplyOptions) -> int:
         output.tell(f"profile {job.profile}")
     code, sizes = OK, job.sizes()
     smoked = [(make_smoke_test(one) if options.smoke else None, one) for one in sizes]
+    # One question for all sizes and their smoke tests, before the first of them costs anything.
     ask = _confirmation(smoked, options)
     for first, one in smoked:
         ended = _apply(first, one, options, printer, functools.partial(ask, one))
+        # With --detach or after Ctrl-C, the sizes that are left are not started.
         if ended == DETACHED:
             return ended
         code = code or ended
@@ -112,6 +114,7 @@ def _apply(
         return print_result(run, run.ended, _following(options))
     if options.detach:
         return _detached(run, as_json=options.as_json)
+    # --timeout limits the whole command, and the smoke test has had its share.
     spent_s = 0.0 if first is None else time.monotonic() - began
     left_s = None if options.timeout is None else options.timeout - spent_s
     return watch(run, _following(options), left_s)
@@ -149,6 +152,7 @@ def _smoke(
     if status is None:
 
         def heard(line: Line) -> None:
+            # A smoke test that fails is explained by the log of its first node.
             if line.rank == 0:
                 lines.append(show_line(line.text, strip_sequences))
             shown(line)
@@ -224,6 +228,7 @@ def printing(run: Run, how: Following, *, follows: bool = True) -> Iterator[Prin
     if how.as_json and not how.of_logs:
         yield Printed(lambda line: None, event=events)
         return
+    # A log in a pipe or a file is the job's own bytes; a terminal gets no control characters of it.
     exact = how.of_logs and not how.as_json and not sys.stdout.isatty()
     with contextlib.ExitStack() as stack:
         if not how.of_logs:
@@ -308,6 +313,7 @@ def print_result(
         ended_well = status.state is State.SUCCEEDED
         tell = output.tell if ended_well else output.tell_failure
         tell(closing.line(run, status, kept=not how.rehearsed))
+        # The end of the log stands right above at a terminal, if only one node has written it.
         shown = run.shape == (1, 1) and how.selection.is_all and sys.stdout.isatty()
         for text in () if shown else closing.log_end(run, status):
             output.tell(text)

@@ -124,6 +124,7 @@ def _destroy_or_forget(of: Run, options: DestroyOptions) -> None:
         _destroy(of, as_json=options.as_json)
         return
     except SERVICE as exc:
+        # The fault is on this machine: forgetting the run would hide it.
         if isinstance(exc, FileFailed | Newer):
             raise
         if not options.forget:
@@ -133,6 +134,7 @@ def _destroy_or_forget(of: Run, options: DestroyOptions) -> None:
         output.tell(f"{of.id} cannot be destroyed: {exc.message}")
     _confirm(f"forget {of.id}? what it left stays, and its job may go on", yes=options.yes)
     name = of.provider
+    # What is left has the run's labels, by which gc finds it without a record.
     for title in (left := of.forget(on_event=output.tell_event)):
         output.tell(f"not undone: {title}")
     if left:
@@ -157,6 +159,7 @@ def _destroy_many(options: DestroyOptions) -> int:
         if options.every
         else cleanup.list_ended(options.older_than_s or 0.0)
     )
+    # What such a run has made is not known, so destroying it could leave something behind.
     chosen = [one for one in listed if one.state != listing.UNREADABLE]
     for one in listed:
         if one.state == listing.UNREADABLE:
@@ -180,6 +183,7 @@ def _destroy_many(options: DestroyOptions) -> int:
         destroyed = [one.run for one in chosen if one.run not in failed]
         said = {"destroyed": destroyed, "failed": list(failed)}
         output.out_json("runspec.destroy-runs/v1", said)
+    # The first failure gives the exit code; all were told above.
     for run, error in failed.items():
         error.message = f"{run}: {error.message}"
         if isinstance(error, SERVICE) and not isinstance(error, Damaged | FileFailed):
@@ -211,6 +215,7 @@ def _destroy_shared(options: DestroyOptions) -> int:
     kept = () if options.as_json else _kept()
     for line in kept:
         output.tell(line)
+    # Scripts need no --yes here, because the next apply makes again what is deleted.
     if kept and output.at_terminal():
         question = "delete it? the next apply makes it again"
         _confirm(question, yes=options.yes)

@@ -71,6 +71,7 @@ def has_begun_so(old: Record, wanted: Wanted) -> bool:
     began = old.resume
     if wanted.run is None:
         return began is not None or not wanted.needed
+    # The record has the number that was found, and the journal the number that was asked for.
     about = old.read_memory().about.get("resume", {})
     return began is not None and began.run == wanted.run and about.get("save") == wanted.save
 
@@ -105,6 +106,7 @@ def add_saves(inputs: PlanInputs, wanted: Wanted, reporter: Reporter) -> PlanInp
         if not wanted.needed:
             return inputs
         raise _refuse_without_agent(inputs, wanted)
+    # Saves are looked for with the client of the run that made them, which may be of another provider.
     source = _find_named(wanted, reporter) if wanted.run else _find_last(inputs, wanted, reporter)
     if source is None:
         return inputs
@@ -152,10 +154,12 @@ def add_copies(inputs: PlanInputs, old: Record, left: set[str]) -> PlanInputs:
     Raises UsageError if they do not exist any more.
     """
     resume = old.resume
+    # Saves in the store of the new run are read in place, by its nodes.
     if resume is None or not resume.copied or left.isdisjoint(map(copy_name, resume.parts)):
         return inputs
     source = run_record.require_kept(run_record.find(resume.run))
     bundles = _make_bundles(resume, _list_files(source, lambda file: _is_in(resume, file)))
+    # The plan was made with these digests; other files would be a run that nobody has seen planned.
     if any(bundle.source != old.sources[name] for name, bundle in bundles.items()):
         message = f"the saves of {resume.run} with which {old.run} was to begin are gone"
         raise UsageError(message, f"runspec destroy {old.run}")
@@ -198,8 +202,10 @@ def _find_last(inputs: PlanInputs, wanted: Wanted, reporter: Reporter) -> _Sourc
     records = [record for record in of_name if not _is_of_another_folder(record, inputs)]
     tried: list[Record] = []
     for record in reversed(records):
+        # A run whose apply was cut off has no nodes, and so no saves.
         if not engine.is_submitted(record.plan, record.read_memory()):
             continue
+        # What was done has nothing to go on from, and what failed before it is done now, too.
         if _demand_ended(record).state is State.SUCCEEDED:
             break
         if files := _list_saved(record, None):
@@ -208,6 +214,7 @@ def _find_last(inputs: PlanInputs, wanted: Wanted, reporter: Reporter) -> _Sourc
                     f"{_explain_nothing(tried[0])}; {record.run} is the last run that has"
                 )
             return _make_source(record, files)
+        # A run that saved nothing of its own is where the run before it was.
         if began := record.resume:
             return _find_earlier(record, began)
         tried.append(record)
@@ -226,6 +233,7 @@ def _find_last(inputs: PlanInputs, wanted: Wanted, reporter: Reporter) -> _Sourc
 def _find_earlier(record: Record, began: Resume) -> _Source:
     """Return the saves with which a run began that has made none of its own."""
     source = run_record.find(began.run)
+    # A record that is gone may be found by its id as the name of another spec.
     if source.run != began.run or source.read_memory().deleted:
         message = (
             f"{_explain_nothing(record)}, and {began.run}, from which it went on, was destroyed"
@@ -299,6 +307,7 @@ def _demand_nodes(record: Record, spec: Spec, saved: Iterable[str]) -> None:
         if output in after.of_first or output not in {one.name for one in spec.outputs}:
             continue
         by_first = output in before.of_first
+        # The nodes that the new run has more would begin with nothing, and those that it has fewer would be lost.
         if was != now or (by_first and now > 1):
             who = f"the first of {_count(was, 'node')}" if by_first else _count(was, "node")
             message = f"'{output}' of {record.run} was saved by {who}, and here each of {_count(now, 'node')} saves it"
@@ -319,6 +328,7 @@ def find_dependent(record: Record) -> Record | None:
         if other.run == record.run or run_record.find_damage(other):
             continue
         memory = other.read_memory()
+        # It has ended or is gone, so it reads no saves any more.
         if memory.deleted or memory.status is not None:
             continue
         resume = other.resume
@@ -375,6 +385,7 @@ def _format_options(record: Record) -> str:
     file = origin.read_origin(record).file
     if file is None:
         return f"FILE --from {record.run}"
+    # --resume finds the newest run of the spec by itself.
     is_newest = run_record.list_runs(record.name)[-1:] == [record]
     return f"{shlex.quote(_shorten(file))} {'--resume' if is_newest else f'--from {record.run}'}"
 

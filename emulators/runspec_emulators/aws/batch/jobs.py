@@ -115,6 +115,7 @@ class Job:
     def size(self) -> Size:
         """Return what the job wants of one machine: for nodes, the largest wish."""
         sizes = [wish(job.container or {}) for job in self.containers]
+        # Nodes of one job have machines of one type.
         return Size(*(max(values) for values in zip(*sizes, strict=True)))
 
     def vcpus(self) -> float:

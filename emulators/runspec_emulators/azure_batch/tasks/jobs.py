@@ -43,6 +43,7 @@ def add(world: World, request: Request) -> Response:
     world.jobs[job.id.lower()] = job
     job.remember(job.shown(world.job_url(job)))
     limit = seconds(job.body["constraints"]["maxWallClockTime"])
+    # A longer limit is the service's way to write none.
     if limit is not None and limit < 10**7:
         world.timers.after(limit, partial(expire, world, job))
     all_done(world, job)
@@ -98,6 +99,7 @@ def patch(world: World, request: Request) -> Response:
         )
     body = dict(body)
     if "constraints" in body:
+        # Constraints that a patch leaves out keep their values.
         body["constraints"] = {**job.body["constraints"], **body["constraints"]}
     job.body |= body
     job.touch()
@@ -166,6 +168,7 @@ def delete(world: World, request: Request) -> Response:
     job.move("deleting")
     for task in list(job.tasks.values()):
         world.runner.delete(task)
+    # A client that does not wait would meet JobBeingDeleted when it adds the job again.
     world.timers.after(world.settings.delete_s, partial(remove, world, job))
     return Response(202)
 

@@ -103,6 +103,7 @@ def _machine(decision: Decision) -> dict[str, Any]:
         containers: dict[str, Any] = {"type": "dockerCompatible"}
         if options.registry or options.registry_user:
             containers["containerRegistries"] = [registry(options)]
+        # The image is then on each node before its first task.
         if options.prefetch_image:
             containers["containerImageNames"] = [decision.image]
         machine["containerConfiguration"] = containers
@@ -168,6 +169,7 @@ def _mount(key: str, options: BatchOptions) -> dict[str, Any]:
         request["accountKey"] = {"$secret": secret}
     if kind == "files":
         url = clouds.of(options).share_url(account, inner)
+        # Tasks run as another user than the one who mounts the share.
         options_ = "-o vers=3.0,dir_mode=0777,file_mode=0777,serverino"
         return {
             "azureFileShareConfiguration": {

@@ -50,6 +50,7 @@ class ChainJobs:
         place, provider = _find_waiting_place(own), own.provider
         if place is None or not isinstance(provider, SupportsParents):
             return []
+        # The best task is not known before the parent has ended, and files of another store must be copied first.
         by_client = {
             mount.of_run.job
             for mount in own.spec.mounts
@@ -63,6 +64,7 @@ class ChainJobs:
             and provider.tells_end(self.inputs[name].spec, str(how))
             and name not in by_client
         ]
+        # This machine waits for the others.
         return able[: provider.most_parents]
 
     @property
@@ -148,6 +150,7 @@ class _Gathering:
         """Return each job in order. Raises InvalidSpec with the problems of all."""
         refused: list[InvalidSpec] = []
         for name in in_order(self.specs):
+            # Reading the specs has left notes that gather() writes again.
             self.texts[name].diagnostics.clear()
             if not parents(self.specs[name], self.specs).keys() <= self.gathered.keys():
                 continue  # the problems of a job that it needs come first
@@ -156,6 +159,7 @@ class _Gathering:
             except InvalidSpec as exc:
                 refused.append(exc)
         if refused:
+            # A profile that two jobs share is refused twice, with the same problems.
             each = {(text.name, *text.diagnostics): text for exc in refused for text in exc.texts}
             raise type(refused[0])(*each.values())
         return self.gathered
@@ -171,6 +175,7 @@ class _Gathering:
             return find_planned_run(name, self.reporter)
         made = self.gathered[name]
         place = place_of(made.provider, made.spec, made.facts)
+        # The id of the run is not known before apply; its plan is made with a place for it.
         return SourceRun(f"{name}-{PREVIEW}", made.spec, place, lambda: None)
 
 

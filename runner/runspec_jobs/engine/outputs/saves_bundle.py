@@ -66,6 +66,7 @@ class SavesBundle:
             manifest = Manifest((Save(files[0].save, 0, entries, _shape(files)),))
             small[f"{folder}/{MANIFEST}"] = manifest.to_bytes()
             for one in files:
+                # A link to a file of the same save has no object of its own.
                 if one.kind == "file" and not one.target:
                     entry = entries[one.path]
                     objects[f"{folder}/{OBJECTS}{entry.object}"] = one._replace(sha256=entry.sha256)
@@ -167,6 +168,7 @@ class _Checked(io.RawIOBase):
         view[: len(data)] = data
         self._sha256.update(data)
         self._size += len(data)
+        # The digest is compared with the last bytes and not after them, because a reader may stop at the size.
         done = not data or self._size >= self._file.bytes
         if done and (self._size, self._sha256.hexdigest()) != (self._file.bytes, self._file.sha256):
             raise self._changed
