@@ -18,8 +18,8 @@ from runspec_jobs.provider import (
     Problem,
     Spec,
     did_you_mean,
-    interpreter,
 )
+from runspec_jobs.provider.commands import interpreter
 from runspec_jobs.provider.machines import machine_shortfall
 from runspec_jobs.provider.spec_checks import (
     check_build,

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from runspec_batchai.naming import job_variable
 from runspec_batchai.options import BatchAiOptions
-from runspec_jobs.provider import Interpreter, Spec, interpreter
-from runspec_jobs.provider.commands import PLACE
+from runspec_jobs.provider import Spec
+from runspec_jobs.provider.commands import PLACE, Interpreter, interpreter
 
 SAFE = re.compile(r"[\w@%+=:,./-]*", re.ASCII)  # characters without a meaning for a shell
 SPECIAL = re.compile(r'([\\"$`])')

@@ -111,8 +111,7 @@ from runspec_jobs.provider.types import (
     Status,
 )
 from runspec_jobs.record_formats import check as check_format
-from runspec_jobs.spec.interpreter import Interpreter, interpreter
-from runspec_jobs.spec.model import Capacity, Launch, Mount, Nodes, Output, Spec
+from runspec_jobs.spec.model import Capacity, Launch, Mount, Output, Spec
 
 __all__ = [
     "AlreadyExists",
@@ -126,13 +125,11 @@ __all__ = [
     "File",
     "Finding",
     "FormatImporter",
-    "Interpreter",
     "Launch",
     "MembershipChange",
     "Mount",
     "NoAnswer",
     "NodeStatus",
-    "Nodes",
     "Options",
     "Orphan",
     "OtherFormat",
@@ -202,7 +199,6 @@ __all__ = [
     "content_name",
     "did_you_mean",
     "in_turn",
-    "interpreter",
     "requests_of",
     "short_hash",
     "state_folder",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runspec_jobs.spec.interpreter import Interpreter as Interpreter, interpreter as interpreter
 from runspec_jobs.spec.placeholders import (
     ENTRYPOINT as ENTRYPOINT,
     PLACE as PLACE,
@@ -19,7 +20,9 @@ from runspec_jobs.spec.python_versions import (
 __all__ = [
     "ENTRYPOINT",
     "PLACE",
+    "Interpreter",
     "argv",
+    "interpreter",
     "literal",
     "python_fits",
     "python_version",
