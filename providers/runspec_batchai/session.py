@@ -102,6 +102,7 @@ class Arm:
             base_url=self.options.arm_url or cloud.manager_url,
             authentication_policy=self.bearer,
             per_retry_policies=[TokenHosts(self.options)],
+            # The end of a long operation is found by `look`, so the SDK need not poll for it.
             polling_interval=0,
             retry_policy=transport.BoundedRetries(retry_total=retries, retry_backoff_factor=0.2),
             transport=transport.opened(connection_timeout=10, read_timeout=60),
@@ -122,6 +123,7 @@ class Arm:
             if status_of(exc) == 404:
                 return None
             raise
+        # The SDK makes a model of whatever JSON comes, also of half of it.
         if resource is None or getattr(resource, "name", None) is None:
             raise NoAnswer(f"{operation}: the reply was cut off")
         return resource

@@ -111,12 +111,14 @@ class ParallelClusterClient:
         try:
             return what(self.slurm())
         except Unavailable:
+            # A head node that is down has no other address a moment later, and pcluster takes seconds.
             early = self.clock.monotonic() - self._asked_s < self.timing.address_s
             if self.options.host or self.cluster is None or early:
                 raise
             self._asked_s = self.clock.monotonic()
             before, self.host, self._slurm = self.host, None, None
             try:
+                # The client of Slurm below keeps its connection, so it is made anew.
                 same = self._address() == before
             except (NoAnswer, Unavailable):
                 self.host = before
@@ -153,6 +155,7 @@ class ParallelClusterClient:
         arguments = list(options.ssh_options)
         if options.ssh_key:
             key = Path(options.ssh_key).expanduser()
+            # An agent with many keys would be refused after a few of them.
             arguments += [f"IdentityFile={key}", "IdentitiesOnly=yes"]
         if options.host_keys == "first-seen":
             arguments += [
@@ -175,6 +178,7 @@ class ParallelClusterClient:
                 answer = self._call(single)
             return answer
         request = self._of_slurm(request)
+        # What is to be removed from a cluster that is gone is gone, too.
         if request.operation not in CONTENT:
             return self._made(lambda slurm: slurm.call(request))
         return self._ask_or({}, lambda slurm: slurm.call(request))
@@ -213,6 +217,7 @@ class ParallelClusterClient:
     def _archive(self, name: str, folders: Sequence[str]) -> None:
         """Archive *folders*, unless the cluster does not exist or was never complete, and so has no files."""
         cluster = self.clusters.describe(name)
+        # Nothing was ever saved there, and its head node may not answer.
         if cluster is None or str(cluster.get("clusterStatus")) == "CREATE_FAILED":
             return
         self.cluster = name
@@ -249,6 +254,7 @@ class ParallelClusterClient:
     def settled(self, step: Step) -> bool:
         if step.do.service != OURS:
             return True  # as with Slurm, a request is effective when it was answered
+        # A cluster is made within minutes, and jobs are refused until then.
         return step.do.operation == "describe_cluster" or self.clusters.settled(step.do)
 
     def state(self, run: str) -> Status:

@@ -60,6 +60,7 @@ def _shares(decision: Decision, machines: Sequence[ChosenMachine]) -> Mapping[st
     """
     if not machines:
         return {}
+    # All queues of a job are asked for the same.
     request = next(iter(decision.job_queues.values())).request
     request = request if decision.asks_memory else request._replace(memory_gib=0)
     if request.together == 1:
@@ -135,10 +136,12 @@ def _standing(
     what = f"the public address of the head node, if its subnet gives one ({address.note})"
     yield StandingCost(what, address.usd, shared=True, hours=0)
     for name, choice in decision.queues.items():
+        # Such machines run from the making of the cluster on, also without a job.
         if count := choice.queue.min_count:
             what = f"{count} x the machines of the queue '{name}', {GONE}"
             yield _kept(what, count, _of(name, choice, options), listed)
     for name, storage in options.storage.items():
+        # One that exists already costs its owner the same without this job.
         if storage.file_system is None:
             yield _file_system(name, storage, options.region, listed)
     nat, data = (aws_price(item, options.region, listed) for item in ("nat gateway", "nat data"))

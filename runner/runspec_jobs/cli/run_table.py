@@ -82,6 +82,7 @@ def lines(rows: Sequence[Summary]) -> Iterator[str]:
     widths = [max(map(_width, column)) for column in zip(titles, *cells, strict=True)]
     at_terminal = sys.stdout.isatty()
     room = shutil.get_terminal_size().columns if at_terminal else None
+    # A pipe gets all columns, so that a script does not depend on the terminal of whoever wrote it.
     shown = _shown(widths, room)
     widths[0] = min(widths[0], room) if room is not None else widths[0]
     coloured = output.coloured()
@@ -162,6 +163,7 @@ def _line(
         padded = [f"\x1b[1m{cell}\x1b[0m" for cell in padded]
     elif state in COLOURS and state in cells:
         at = cells.index(state)
+        # Colours have no width: they come after the padding.
         padded[at] = padded[at].replace(state, f"\x1b[{COLOURS[state]}m{state}\x1b[0m")
     return (" " * GAP).join(padded).rstrip()
 

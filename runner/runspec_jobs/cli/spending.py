@@ -81,6 +81,7 @@ def short(cost: Mapping[str, Any] | None) -> str:
 
 
 def _short(part: Part) -> str:
+    # A column has room for one number: the highest.
     is_upper = part.at_most or part.most_usd > part.least_usd
     is_lower = bool(part.unpriced_hours or part.untimed)
     if is_upper and is_lower:

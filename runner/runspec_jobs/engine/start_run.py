@@ -107,8 +107,10 @@ def _choose(
         inputs = resume.add_saves(inputs, wanted, reporter)
     inputs = run_inputs.add_copies(inputs)
     if wanted is not None or inputs.copies:
+        # The run keeps its token: its plan now has what it begins with.
         plan = model.make_plan(inputs.provider, inputs.spec, plan.run[-6:], inputs.facts)
         resume.demand_planned(plan, inputs.facts.resume)
+    # The question comes last, when all that could be refused was not, and before anything is written.
     confirm()
     note_run(plan.run)
     base, name = inputs.base.absolute(), inputs.spec.name
@@ -180,6 +182,7 @@ def judge_earlier(
     """
     memory, before = old.read_memory(), old.plan
     succeeded = memory.status is not None and memory.status.state is State.SUCCEEDED
+    # What the user has ended is not continued; a run that succeeded before it was cancelled is done.
     if memory.want == "destroy" or (memory.want == "cancel" and not succeeded):
         return None
     if not engine.is_made(before, memory):
@@ -204,6 +207,7 @@ def judge_earlier(
         none = "nothing to resume" if wanted is not None and wanted.needed else "starting no other"
         message = f"run {_format_id(old, inputs)} {ended}; {none} (--new starts one)"
         return Choice(old, client, message, status)
+    # An older success does not count here: the newest run is what --resume is about.
     if has_ended and newest and wanted is not None and wanted.run is None and wanted.needed:
         refusal = f"run {_format_id(old, inputs)} has succeeded, so there is nothing to resume"
         hint = f"the spec has changed since: apply --from {old.run} begins with its last save"
@@ -336,6 +340,7 @@ def _add_left(inputs: PlanInputs, old: Record) -> PlanInputs:
     """Return *inputs* with the copies that the interrupted run *old* has not uploaded yet."""
     answers = old.read_memory().answers
     left = [step for step in old.plan.steps if step.id not in answers]
+    # Only what the steps that are left upload is looked for: its source may be gone when the rest is done.
     names = {name for step in left for name in model.find_marked(step.do.params, model.FILE)}
     return run_inputs.continue_copies(resume.add_copies(inputs, old, names), old, names)
 

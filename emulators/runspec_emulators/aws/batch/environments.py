@@ -35,6 +35,7 @@ def check_resources(params: Mapping[str, Any]) -> None:
     if not resources.get("subnets"):
         raise refused("subnets is required")
     if resources["type"] in FARGATE:
+        # The service refuses them, and a client that sends them anyway would pass here.
         given = [name for name in NOT_FOR_FARGATE if name in resources]
         if given:
             raise refused(f"not applicable to Fargate: {given}")
@@ -81,6 +82,7 @@ def update_environment(world: World, params: dict[str, Any]) -> dict[str, Any]:
     environment = the_environment(world, params["computeEnvironment"])
     for key, value in params.items():
         if key == "computeResources":
+            # What an update leaves out stays.
             environment.params[key] = {**environment.resources, **value}
         elif key != "computeEnvironment":
             environment.params[key] = value
@@ -128,6 +130,7 @@ def check_order(world: World, order: list[Mapping[str, Any]]) -> None:
         raise refused(f"a queue has 1 to {MOST_ENVIRONMENTS} compute environments: {len(order)}")
     environments = [the_environment(world, entry["computeEnvironment"]) for entry in order]
     for environment in environments:
+        # A client that does not wait for VALID meets this in the service.
         if environment.status != "VALID":
             raise refused(f"{environment.arn} is not VALID: {environment.status}")
     if len({environment.kind in FARGATE for environment in environments}) > 1:

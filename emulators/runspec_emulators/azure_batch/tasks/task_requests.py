@@ -55,6 +55,7 @@ def put(world: World, job: Job, body: dict[str, Any]) -> Task:
     task = Task(job, body)
     job.tasks[task.id.lower()] = task
     task.remember(task.shown(world.task_url(task)))
+    # Lists show a new task at once, and the scheduler takes it a moment later.
     task.ready_at = time.monotonic() + world.settings.active_s
     return task
 
@@ -157,6 +158,7 @@ def reactivate(world: World, request: Request) -> Response:
         raise ServiceError(
             "TaskSucceeded", "The specified task has already completed successfully."
         )
+    # The attempts of before the reactivation do not count any more.
     task.info = {"retryCount": 0, "requeueCount": 0}
     task.move("active")
     world.place()
@@ -197,6 +199,7 @@ def counts(world: World, request: Request) -> Response:
     slots = dict.fromkeys(("active", "running", "completed", "succeeded", "failed"), 0)
     number = dict(slots)
     for task in job.tasks.values():
+        # The counts have no preparing tasks: their nodes are taken already.
         names = [{"preparing": "running"}.get(task.state, task.state)]
         if task.state == "completed":
             names.append("succeeded" if task.info.get("result") == "success" else "failed")
