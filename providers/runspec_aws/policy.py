@@ -22,8 +22,11 @@ LOOKING = (
     "batch:DescribeJobs",
     "batch:ListJobs",
 )
-# What `runspec doctor` asks in addition; all of it only reads, and no other command needs it.
+PRICES_SID, OWN_ROLE, EXECUTION = "Prices", "OwnRole", "Execution"
+# What `runspec doctor` asks beyond that; all of it only reads, and no other command needs it.
 DOCTOR = (
+    "batch:DescribeComputeEnvironments",
+    "batch:DescribeJobQueues",
     "ec2:DescribeInstanceTypeOfferings",
     "ec2:DescribeRouteTables",
     "ec2:DescribeSecurityGroups",
@@ -107,13 +110,22 @@ def policy(steps: Iterable[Step], options: AwsOptions) -> dict[str, Any]:
     requests = [call for request in asked for call in requests_of(request)]
     statements = [
         _statement("Look", LOOKING, ["*"]),
-        _statement("Prices", PRICES, ["*"]),
+        _statement(PRICES_SID, PRICES, ["*"]),
         *_made(requests, options),
         *_bucket(options),
         *_logs(options),
         *_roles(options),
-        _statement("Doctor", DOCTOR, ["*"]),
     ]
+    return {"Version": VERSION, "Statement": statements}
+
+
+def doctor_policy(options: AwsOptions) -> dict[str, Any]:
+    """Return the policy for `runspec doctor`, which only reads.
+
+    At a store that is not Amazon's it writes an object as well, and such a store has rights of its own.
+    """
+    bucket = f"arn:{_partition(options)}:s3:::{options.bucket}"
+    statements = [_statement("Doctor", DOCTOR, ["*"]), *([_lists(bucket)] * bool(options.bucket))]
     return {"Version": VERSION, "Statement": statements}
 
 
@@ -235,7 +247,7 @@ def _roles(options: AwsOptions) -> Iterator[dict[str, Any]]:
         name = "role/aws-service-role/batch.amazonaws.com/AWSServiceRoleForBatch"
         role = f"arn:{_partition(options)}:iam::*:{name}"
         to = {"StringLike": {"iam:AWSServiceName": "batch.amazonaws.com"}}
-        yield _statement("OwnRole", ["iam:CreateServiceLinkedRole"], [role], Condition=to)
+        yield _statement(OWN_ROLE, ["iam:CreateServiceLinkedRole"], [role], Condition=to)
     if options.instance_role and not options.queue:
         role = options.instance_role.replace(":instance-profile/", ":role/")
         to = {
@@ -252,7 +264,7 @@ def job_policy(steps: Iterable[Step], options: AwsOptions) -> dict[str, Any]:
     Statements whose Sid begins with Execution are for `execution_role`.
     """
     steps = list(steps)
-    containers = [c for step in steps for c in _containers(step.do)]
+    containers = list_containers(steps)
     statements = [
         *(
             _files(options) if options.files == "role" else ()
@@ -297,6 +309,11 @@ def _targets(urls: Iterable[str], options: AwsOptions) -> Iterator[dict[str, Any
     if places:
         objects = [f"arn:{_partition(options)}:s3:::{place}/*" for place in places]
         yield _statement("OthersWrite", ["s3:AbortMultipartUpload", "s3:PutObject"], objects)
+
+
+def list_containers(steps: Iterable[Step]) -> list[Mapping[str, Any]]:
+    """Return the containers of all job definitions that *steps* register."""
+    return [container for step in steps for container in _containers(step.do)]
 
 
 def _containers(request: Request) -> Iterator[Mapping[str, Any]]:

@@ -92,6 +92,16 @@ class AwsBatchProvider:
 
         return examine(options)
 
+    def examine_job(self, spec: Spec, facts: Facts, steps: Sequence[Step]) -> Iterable[Finding]:
+        from runspec_aws.doctor import examine_job
+
+        return examine_job(spec, with_offers(facts), steps)
+
+    def doctor_policy(self, options: Any) -> Mapping[str, Any]:
+        from runspec_aws import policy
+
+        return policy.doctor_policy(options)
+
     def probes(self, options: Any) -> Sequence[Probe]:
         from runspec_aws.probes import beliefs
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.provider import Finding, Spec, Unavailable, UsageError, state_folder
+from runspec_jobs.provider import Facts, Finding, Spec, Unavailable, UsageError, state_folder
 from runspec_jobs.provider.registry_login import HUB, registry_of
 from runspec_local import plan
 from runspec_local.options import LocalOptions
@@ -127,21 +127,66 @@ def _python(spec: Spec, options: LocalOptions) -> dict[str, Any]:
 
 def examine(options: LocalOptions) -> Iterator[Finding]:
     """Yield findings about the tools that run jobs on this machine."""
-    from runspec_local.session.uv import find_uv  # plans do not need it
-
     try:
         yield _writable(Path(root(options)))
     except UsageError as exc:
         yield Finding(exc.message, False, exc.hint)
     yield from _engines(options)
-    try:
-        yield Finding(f"uv builds environments: {find_uv()}", True)
-    except Unavailable as exc:
-        yield Finding(exc.message, False, exc.hint)
+    yield _uv()
     yield _paths()
     there = gpus.find(os.environ)
     yield Finding(f"{len(os.sched_getaffinity(0))} cores, Python {sys.version.split()[0]}", True)
     yield Finding(f"{len(there.gpus)} GPUs ({there.how})", True)
+
+
+def examine_job(spec: Spec, facts: Facts) -> Iterator[Finding]:
+    """Yield findings about what the job of *spec* needs on this machine, which `check` has not refused."""
+    yield _writable(Path(root(facts.options)))
+    engine, image = facts.survey["engine"], spec.container.image
+    if engine == "process":
+        if image is not None:
+            why = facts.survey["engine_why"]
+            yield Finding(f"the job runs as processes, without its image: {why}", True)
+        yield from _program(spec)
+        yield _paths()
+    elif image is not None:
+        yield _image(engine, image)
+    if spec.container.requirements is not None or spec.container.python is not None:
+        yield _uv()
+    if spec.cluster.gpus:
+        here, how = facts.survey.get("gpus", 0), facts.survey.get("gpus_how")
+        yield Finding(f"{here} GPUs ({how}), and each node gets {spec.cluster.gpus}", True)
+
+
+def _program(spec: Spec) -> Iterator[Finding]:
+    """Check that the shell would find the program of a command; a script of the spec finds its own."""
+    name = (spec.command or ("",))[0]
+    if not name or "/" in name or "$" in name or spec.setup or "PATH" in spec.env:
+        return
+    if spec.container.requirements is not None and name.startswith("python"):
+        return  # the environment has one
+    there = shutil.which(name)
+    what = f"the program {name} is {there}" if there else f"there is no program {name} on PATH"
+    yield Finding(what, there is not None, f"install {name}, or write its path in command")
+
+
+def _image(engine: str, image: str) -> Finding:
+    try:
+        if container_engine.has_image(engine, image):
+            return Finding(f"{engine} has the image {image}", True)
+    except (OSError, TimeoutError) as exc:
+        return Finding(f"{engine} does not answer ({exc})", False, f"start {engine}, or wait")
+    what = f"{engine} pulls the image {image} when the job starts, which doctor cannot check"
+    return Finding(what, True, f"{engine} pull {image}", unknown=True)
+
+
+def _uv() -> Finding:
+    from runspec_local.session.uv import find_uv  # plans do not need it
+
+    try:
+        return Finding(f"uv builds environments: {find_uv()}", True)
+    except Unavailable as exc:
+        return Finding(exc.message, False, exc.hint)
 
 
 def _engines(options: LocalOptions) -> Iterator[Finding]:

@@ -56,6 +56,11 @@ class LocalProvider:
 
         return examine(options)
 
+    def examine_job(self, spec: Spec, facts: Facts, steps: Sequence[Step]) -> Iterable[Finding]:
+        from runspec_local.discover import examine_job
+
+        return examine_job(spec, facts)
+
     def end_by_id(self, run: str, texts: Collection[str], *, delete: bool) -> bool:
         from runspec_local.client import LocalClient
         from runspec_local.orphans import end  # has effects: not allowed in the pure half

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from runspec_jobs.provider import Finding, RunspecError
+from runspec_jobs.provider import Finding, RunspecError, Step
 from runspec_slurm.discover import query
 from runspec_slurm.options import SlurmOptions, split_partitions
 from runspec_slurm.queue import Queue
@@ -48,8 +48,16 @@ WORKSPACE = {
         "set option workspace in the profile to a folder of plain names",
     ),
 }
+# Asks Slurm when the job would start; nothing is submitted: https://slurm.schedmd.com/sbatch.html#OPT_test-only
+WOULD_RUN = f"""\
+{CLEAN}
+{WHERE}
+cd -- "$w" || exit 1
+exec sbatch --test-only "$@" 2>&1
+"""
 OWN_DISKS = ("tmpfs", "ramfs", "overlayfs")
 PATIENCE_S = 30.0
+HARD = "ask for less, or set partition, account or qos in the profile: sinfo and sacctmgr show what there is"
 
 
 def examine(options: SlurmOptions) -> Iterator[Finding]:
@@ -75,9 +83,41 @@ def examine(options: SlurmOptions) -> Iterator[Finding]:
     yield _memory(facts, Queue(WorkspaceStore(connection, options.workspace)))
 
 
-def _run(connection: Transport, script: str, *args: str) -> tuple[Finding, Done | None]:
+def examine_job(options: SlurmOptions, steps: Sequence[Step]) -> Iterator[Finding]:
+    """Yield the findings about the cluster, and whether Slurm would accept the job of *steps*.
+
+    The arrays of a job are of one kind, so that the first speaks for all.
+    """
+    well = True
+    for finding in examine(options):
+        well = well and finding.ok
+        yield finding
+    submits = [step.do.params for step in steps if step.do.operation == "sbatch"]
+    if not well or not submits:
+        return
+    connection = transport(options.host, options.ssh_options)
+    argv, script = submits[0]["argv"], str(submits[0]["script"])
+    said, done = _run(connection, WOULD_RUN, options.workspace, *argv, content=script.encode())
+    if done is None:
+        yield said
+        return
+    lines = [line.removeprefix("sbatch: ") for line in _text(done).splitlines() if line.strip()]
+    text = lines[-1] if lines else "sbatch --test-only printed nothing"
+    yield Finding(
+        f"Slurm would accept the job: {text}" if done.code == 0 else text, done.code == 0, HARD
+    )
+
+
+def _text(done: Done) -> str:
+    return done.out.decode(errors="replace")
+
+
+def _run(
+    connection: Transport, script: str, *args: str, content: bytes | None = None
+) -> tuple[Finding, Done | None]:
+    given = None if content is None else [content]
     try:
-        done = connection.run(script, args, timeout_s=PATIENCE_S)
+        done = connection.run(script, args, given, timeout_s=PATIENCE_S)
     except RunspecError as exc:
         return Finding(
             exc.message, False, exc.hint or "check the options host and ssh_options"

@@ -51,6 +51,11 @@ class SlurmProvider:
 
         return examine(options)
 
+    def examine_job(self, spec: Spec, facts: Facts, steps: Sequence[Step]) -> Iterable[Finding]:
+        from runspec_slurm.doctor import examine_job
+
+        return examine_job(facts.options, steps)
+
     def examine_node(self, options: Any) -> Iterable[Finding]:
         from runspec_slurm.discover import examine
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 
-from runspec_aws.doctor_network import ENDPOINTS
+from runspec_aws.doctor.network import ENDPOINTS
 from runspec_emulators.aws.region import Region
 from runspec_jobs.cli.app import run
 from tests.support.aws.emulated_account import (
@@ -191,3 +193,55 @@ def test_doctor_looks_for_fsx_for_lustre(
     kind = f"BAD aws-batch: {windows['FileSystemId']} is of type WINDOWS and not LUSTRE"
     assert kind in told
     assert any(line.startswith("BAD") and "fs-0123456789abcdef0" in line for line in told)
+
+
+@pytest.fixture
+def account(region: Region, network: dict[str, str], tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Give an account with the roles of a job, and a subnet that gives machines public addresses, as a default VPC."""
+    iam, ec2 = boto3.client("iam", region_name=REGION), boto3.client("ec2", region_name=REGION)
+    for role in ("job", "execution", "machine"):
+        iam.create_role(RoleName=role, AssumeRolePolicyDocument="{}")
+    iam.create_instance_profile(InstanceProfileName="machine")
+    iam.add_role_to_instance_profile(InstanceProfileName="machine", RoleName="machine")
+    gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=network["vpc"])
+    table = ec2.create_route_table(VpcId=network["vpc"])["RouteTable"]["RouteTableId"]
+    ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+    ec2.associate_route_table(RouteTableId=table, SubnetId=network["subnet"])
+    ec2.modify_subnet_attribute(SubnetId=network["subnet"], MapPublicIpOnLaunch={"Value": True})
+    profile(tmp_path, subnets=[network["subnet"]], security_groups=[network["group"]])
+    yield network
+    iam.remove_role_from_instance_profile(InstanceProfileName="machine", RoleName="machine")
+    iam.delete_instance_profile(InstanceProfileName="machine")
+    for role in ("job", "execution", "machine"):
+        iam.delete_role(RoleName=role)
+
+
+def test_doctor_says_that_a_job_of_one_node_will_run_in_a_default_vpc(
+    account: dict[str, str], capsys: Capture
+) -> None:
+    capsys.readouterr()
+
+    code = run(["doctor", "aws-batch", write("echo")])
+
+    told = capsys.readouterr().out
+    assert code == 0, told
+    assert "job on aws-batch will run: no check of " in told
+    # moto simulates no policies, and has no quotas in this region.
+    assert "?   aws-batch: doctor cannot check the rights of the login" in told
+    assert "BAD" not in told
+
+
+def test_doctor_says_why_a_job_of_several_nodes_will_not_run_in_a_default_vpc(
+    account: dict[str, str], capsys: Capture
+) -> None:
+    capsys.readouterr()
+
+    code = run(["doctor", "aws-batch", write("echo", cluster={"nodes": 2}), "--json"])
+
+    told = json.loads(capsys.readouterr().out)
+    bad = [finding["what"] for finding in told["findings"] if not finding["ok"]]
+    assert (code, told["will_run"], told["job"]) == (69, False, "job")
+    assert len(bad) == 2, bad
+    assert "has no NAT gateway" in bad[0]
+    assert "no security group allows inbound traffic from itself" in bad[1]

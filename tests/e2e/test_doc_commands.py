@@ -29,7 +29,7 @@ from tests.support.slurm.project import cluster as cluster, project as project  
 
 pytestmark = pytest.mark.slow
 # The doctor of the emulated account finds what it lacks: its roles, subnets and quotas.
-LACKS = {"runspec doctor aws-batch": 69}
+LACKS = dict.fromkeys(("runspec doctor aws-batch", "runspec doctor aws-batch job.yaml"), 69)
 OUTPUTS = [{"name": "model", "path": "/job/model"}]
 MADE = 'echo "loss $RUNSPEC_RUN"; echo 1 > "${outputs.model}/a"'
 
@@ -135,6 +135,9 @@ WORLDS: Mapping[str, World] = {
     "docs/chains.md: runspec validate mnist.yaml": World(write_chain),
     "docs/azure-batch.md: pip install 'runspec-jobs[azure]'": World(
         fixture="account", before={"runspec trust": fill_in}
+    ),
+    "docs/doctor.md: runspec doctor job.yaml": World(
+        lambda: write("job"), "region", codes={**LACKS, "runspec doctor": 69}
     ),
     "docs/exit-codes.md: runspec explain 75": World(),
     "docs/init.md: runspec init train.py": World(write_program),

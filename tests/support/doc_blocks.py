@@ -57,6 +57,7 @@ RUN = {
     "docs/chains.md: runspec apply mnist.yaml --until search",
     "docs/chains.md: runspec validate mnist.yaml",
     "docs/elastic-costs.md: runspec simulate job.yaml --prices docs/traces/dynam",
+    "docs/doctor.md: runspec doctor job.yaml",
     "docs/exit-codes.md: runspec explain 75",
     "docs/init.md: runspec init train.py",
     "docs/json.md: runspec status mnist --json | jq -r .state",

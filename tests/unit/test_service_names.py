@@ -32,7 +32,7 @@ EXCEPTIONS = {
     "spec/metric_rules.py": ("srun", "a value of the field launch"),
     "api/profiles.py": ("aws", "an example in a hint"),
     "cli/commands/verbs.py": ("sbatch squeue", "commands that people type by habit"),
-    "cli/probe.py": ("aws", "an example in a hint"),
+    "cli/doctor.py": ("aws", "an example in a hint"),
     "cli/json_formats/accounts.py": ("ec2", "an example in the description of a field"),
 }
 

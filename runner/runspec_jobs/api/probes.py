@@ -1,23 +1,38 @@
-"""Probes, which test assumptions about a service in the user's own account."""
+"""What doctor checks beyond the account: whether one job will run, and assumptions about a service by probes."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.api.events import Events, OnEvent
+from runspec_jobs.api.jobs import Job
 from runspec_jobs.api.profiles import load_configured
 from runspec_jobs.engine.reporter import Reporter
+from runspec_jobs.engine.secrets import read_secret
 from runspec_jobs.errors import Conflict, RunspecError, Unavailable, UsageError
-from runspec_jobs.provider import Facts, Options, Provider, Request, SupportsProbes
+from runspec_jobs.plan import model
+from runspec_jobs.provider import (
+    Facts,
+    Finding,
+    Options,
+    Provider,
+    Request,
+    SupportsDoctor,
+    SupportsDoctorPolicy,
+    SupportsJobDoctor,
+    SupportsProbes,
+)
 from runspec_jobs.provider.probe import Observation, Probe as Probe, Verdict as Verdict
 from runspec_jobs.state import probe_leftovers
 from runspec_jobs.state.probe_leftovers import Left as Left, Session
 
 PAGE = "docs/unverified.md"
+READABLE = ("env:", "file:")  # secrets that this machine reads
 
 
 class Observed(NamedTuple):
@@ -145,3 +160,57 @@ def _observe(probe: Probe, client: object, context: _Context) -> Observed:
         observation = Observation(Verdict.UNKNOWN, exc.message)
     seconds = round(time.monotonic() - began, 1)
     return Observed(probe.id, probe.title, str(observation.verdict), observation.seen, seconds)
+
+
+def list_job_findings(job: Job) -> Iterator[Finding]:
+    """Yield each finding about whether *job* will run on its provider, as soon as it is made.
+
+    Nothing is made for the job. Of a job with several sizes, the largest is checked. A finding with `unknown` is about
+    something that could not be checked.
+    """
+    facts = job.sizes()[-1].inputs
+    plan = model.make_plan(facts.provider, facts.spec, model.PREVIEW, facts.facts)
+    steps = "1 step" if len(plan.steps) == 1 else f"{len(plan.steps)} steps"
+    yield Finding(f"the spec is valid, and its plan has {steps}", True)
+    for secret in sorted(set(_find_secrets([step.do.params for step in plan.steps]))):
+        yield _check_secret(secret)
+    provider = facts.provider
+    if isinstance(provider, SupportsJobDoctor):
+        yield from provider.examine_job(facts.spec, facts.facts, plan.steps)
+        return
+    if isinstance(provider, SupportsDoctor):
+        yield from provider.examine(facts.facts.options)
+    what = f"`{provider.name}` has no checks for a single job"
+    yield Finding(what, True, unknown=True)
+
+
+def _find_secrets(value: Any) -> Iterator[str]:
+    """Yield the source of each secret that this machine reads before it sends *value*."""
+    if isinstance(value, Mapping):
+        source = value.get(model.SECRET)
+        if isinstance(source, str) and source.startswith(READABLE):
+            yield source
+        for inner in value.values():
+            yield from _find_secrets(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _find_secrets(inner)
+
+
+def _check_secret(source: str) -> Finding:
+    try:
+        read_secret(source)
+    except RunspecError as exc:
+        return Finding(exc.message, False, exc.hint)
+    return Finding(f"the secret {source} can be read", True)
+
+
+def make_doctor_policy(job: Job) -> Mapping[str, Any]:
+    """Return the least permissions that `runspec doctor` needs on the provider of *job*.
+
+    Raises Unavailable if the provider has none that could be listed.
+    """
+    provider = job.inputs.provider
+    if not isinstance(provider, SupportsDoctorPolicy):
+        raise Unavailable(f"'{provider.name}' has no permissions that runspec could list")
+    return provider.doctor_policy(job.inputs.facts.options)

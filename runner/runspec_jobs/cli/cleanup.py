@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from runspec_jobs.api import cleanup, jobs
+from runspec_jobs.api import cleanup, jobs, probes
 from runspec_jobs.cli import output, plan
 from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.diagnostics.render import escape_control
@@ -32,12 +32,16 @@ def gc(options: GcOptions) -> int:
 
 
 def policy(options: PolicyOptions) -> int:
-    """Print the minimal permissions for the plan of a spec, or those of its job."""
+    """Print the minimal permissions for the plan of a spec, or those of its job or of doctor."""
     job = plan.load(
         options.file,
         ProgressPrinter(),
         output_format=options.output_format,
         as_json=options.as_json,
     )
-    output.out(json.dumps(jobs.make_policy(job, of_job=options.of_job), indent=2))
+    if options.of_doctor:
+        rights = probes.make_doctor_policy(job)
+    else:
+        rights = jobs.make_policy(job, of_job=options.of_job)
+    output.out(json.dumps(rights, indent=2))
     return OK

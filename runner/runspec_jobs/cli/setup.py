@@ -1,4 +1,4 @@
-"""`runspec init`, `doctor`, `schema` and `providers`."""
+"""`runspec init`, `schema`, `explain` and `providers`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import textwrap
 from pathlib import Path
 
 from runspec_jobs.api import machine
-from runspec_jobs.cli import diagnostics, output
+from runspec_jobs.cli import output
 from runspec_jobs.diagnostics.problem import did_you_mean
-from runspec_jobs.diagnostics.render import Format, escape_control
-from runspec_jobs.errors import OK, Unavailable, UsageError
-from runspec_jobs.options.setup_verbs import DoctorOptions, ExplainOptions, ProvidersOptions
+from runspec_jobs.errors import OK, UsageError
+from runspec_jobs.options.setup_verbs import ExplainOptions, ProvidersOptions
 from runspec_jobs.options.shared import JOB_YAML
 from runspec_jobs.options.spec_verbs import InitOptions, SchemaOptions
 
@@ -120,30 +119,3 @@ def providers(options: ProvidersOptions) -> int:
     for name in machine.list_absent():
         output.out(f"{name:18} does not exist yet")
     return OK
-
-
-def doctor(options: DoctorOptions) -> int:
-    """Print each finding as soon as it is made, because some checks take long."""
-    if options.probe:
-        from runspec_jobs.cli import probe
-
-        return probe.probe(options)
-    as_json, findings, unused = options.as_json, [], []
-    for about, finding, invalid, checked in machine.list_findings(
-        options.provider, node=options.node
-    ):
-        diagnostics.print_all(invalid, Format.TEXT)
-        findings.append((about, finding))
-        if not checked:
-            unused.append(about)
-        elif not as_json:
-            output.out(f"{'ok ' if finding.ok else 'BAD'} {about}: {escape_control(finding.what)}")
-            if finding.hint and not finding.ok:
-                output.out(f"      hint: {escape_control(finding.hint)}")
-    if unused and not as_json:
-        output.out(f"-   not checked, because no profile has settings of them: {', '.join(unused)}")
-        output.out("      to check one: runspec doctor NAME")
-    if as_json:
-        rows = [{"about": about, **finding._asdict()} for about, finding in findings]
-        output.out_json("runspec.doctor/v1", {"findings": rows})
-    return OK if all(finding.ok for _, finding in findings) else Unavailable.exit_code

@@ -14,11 +14,14 @@ from runspec_jobs.options.shared import AS_JSON, OUTPUT_FORMAT, SPEC_HERE, exclu
 class DoctorOptions(Options):
     """Check this machine and your account for what would stop a job.
 
+    With a job, doctor answers one question: will this job run? It exits with 0 if nothing that it
+    could check stops the job.
+
     Examples:
-      runspec doctor aws-batch
+      runspec doctor aws-batch job.yaml
       runspec doctor aws-batch --probe
 
-    More: docs/unverified.md
+    More: docs/doctor.md
     """
 
     provider: str | None = argument_or(
@@ -26,6 +29,13 @@ class DoctorOptions(Options):
         "PROVIDER",
         "check only this provider (default: local, and those of the profile)",
         complete=suggestions.providers,
+    )
+    file: Path | None = argument_or(
+        None,
+        "FILE",
+        "the spec of a job: check whether it will run (PROVIDER may be left out)",
+        read=Path,
+        complete=suggestions.specs,
     )
     node: bool = flag(
         "--node", help="also check from a node; this allocates a machine for a short time"
@@ -42,6 +52,21 @@ class DoctorOptions(Options):
     def check(self) -> None:
         if (self.only or self.yes) and not self.probe:
             raise UsageError("--only and --yes can only be used with --probe")
+        if self.probe and self.job is not None:
+            raise UsageError("--probe takes no job", "runspec doctor PROVIDER --probe")
+
+    @property
+    def job(self) -> Path | None:
+        """The spec of the job to check; the name of a file may be typed in place of a provider."""
+        alone = self.provider is not None and self.file is None
+        if alone and Path(self.provider or "").suffix in (".yaml", ".yml", ".json"):
+            return Path(self.provider or "")
+        return self.file
+
+    @property
+    def of(self) -> str | None:
+        """The provider that was typed, if it was one."""
+        return self.provider if self.job in (None, self.file) else None
 
 
 class ExplainOptions(Options):
@@ -90,8 +115,14 @@ class PolicyOptions(Options):
     of_job: bool = flag(
         "--job", help="print the permissions that the job itself needs, not those of its user"
     )
+    of_doctor: bool = flag(
+        "--doctor", help="print the permissions that `runspec doctor` needs to check the job"
+    )
     output_format: str = OUTPUT_FORMAT
     as_json: bool = AS_JSON
+
+    def check(self) -> None:
+        exclusive({"--job": self.of_job, "--doctor": self.of_doctor})
 
 
 class TrustOptions(Options):

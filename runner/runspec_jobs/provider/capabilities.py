@@ -468,6 +468,26 @@ class SupportsDoctor(Protocol):
 
 
 @runtime_checkable
+class SupportsJobDoctor(Protocol):
+    """A provider that can check whether one job will run, before anything is made for it."""
+
+    def examine_job(self, spec: Spec, facts: Any, steps: Sequence[Step]) -> Iterable[Finding]:
+        """Return the findings about the job of *spec*, whose plan has *steps*, the most important first.
+
+        A finding is a problem only if it stops this job; what could not be checked is `unknown`. A failed check is a
+        finding, and never raises.
+        """
+
+
+@runtime_checkable
+class SupportsDoctorPolicy(Protocol):
+    """A provider whose doctor needs permissions that `apply` does not need."""
+
+    def doctor_policy(self, options: Any) -> Mapping[str, Any]:
+        """Return the least permissions for `runspec doctor`, in the form that the service uses."""
+
+
+@runtime_checkable
 class SupportsNodeDoctor(Protocol):
     """A provider that can run checks on a machine of the service, which may cost money."""
 

@@ -486,11 +486,15 @@ class Exported(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """The result of one check of `doctor`. *hint* says what to do if it is not *ok*."""
+    """The result of one check of `doctor`. *hint* says what to do if it is not *ok*, or if it is *unknown*.
+
+    An *unknown* finding is about something that could not be checked: it is *ok*, because nothing is known to be wrong.
+    """
 
     what: str
     ok: bool
     hint: str | None = None
+    unknown: bool = False
 
 
 class ExecSpec(NamedTuple):

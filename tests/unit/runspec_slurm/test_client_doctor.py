@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from runspec_emulators.slurm import Cluster
-from runspec_jobs.provider import Finding
+from runspec_jobs.provider import Finding, Request, Scope, Step
 from runspec_slurm import discover, doctor, resources as clusters
 from runspec_slurm.options import PROFILE_TEMPLATE, SlurmOptions
 from runspec_slurm.session.transport import Here
@@ -69,6 +69,42 @@ def test_a_workspace_that_is_open_to_others_is_told(up: Cluster, tmp_path: Path)
     found = list(doctor.examine(SlurmOptions(workspace=str(tmp_path / "open"))))
 
     assert bad(found) == [f"other users can access the workspace {tmp_path}/open (mode 755)"]
+
+
+def submit(tmp_path: Path, *words: str) -> tuple[SlurmOptions, list[Step]]:
+    options = SlurmOptions(workspace=str(tmp_path / "workspace"))
+    argv = ["--parsable", "--job-name=n", "--nodes=1", "--output=log", *words]
+    script = "#!/bin/sh\ntouch ran\n"
+    do = Request("slurm", "sbatch", {"argv": argv, "script": script})
+    return options, [Step("job", "submit", Scope.RUN, do)]
+
+
+@pytest.mark.slow
+def test_a_job_that_slurm_would_accept_is_said_to_run_and_is_not_submitted(
+    up: Cluster, tmp_path: Path
+) -> None:
+    found = list(doctor.examine_job(*submit(tmp_path)))
+
+    assert bad(found) == []
+    assert found[-1].what.startswith("Slurm would accept the job: Job ")
+    assert list((tmp_path / "workspace").iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("--nodes=99", "allocation failure: More processors requested than permitted"),
+        ("--reservation=none", "allocation failure: Requested reservation is invalid"),
+    ],
+)
+def test_a_job_that_slurm_would_refuse_is_told_in_words_of_slurm(
+    up: Cluster, tmp_path: Path, word: str, told: str
+) -> None:
+    found = list(doctor.examine_job(*submit(tmp_path, word)))
+
+    (what,) = bad(found)
+    assert what.startswith(told), what
 
 
 @pytest.mark.process

@@ -117,7 +117,7 @@ VERBS: Mapping[str, Verb] = {
     "doctor": Verb(
         SET_UP,
         "setup_verbs",
-        "setup",
+        "doctor",
         "check this machine and your account for what would stop a job",
     ),
     "providers": Verb(SET_UP, "setup_verbs", "setup", "list the providers"),

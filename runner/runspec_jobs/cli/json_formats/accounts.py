@@ -73,8 +73,9 @@ class Finding(Part):
 
     about: str = Field(description="The provider, or `profile`.")
     what: str = Field(description="What was found, for people.")
-    ok: bool
+    ok: bool = Field(description="false if it stops a job.")
     hint: str | None = Field(description="What to do, for people.")
+    unknown: bool = Field(description="true if it could not be checked; `ok` is then true.")
 
 
 class Doctor(Document):
@@ -82,6 +83,10 @@ class Doctor(Document):
 
     format: Literal["runspec.doctor/v1"]
     findings: list[Finding]
+    job: str | None = Field(description="The name of the job; null if doctor was not given one.")
+    will_run: bool | None = Field(
+        description="Whether no check failed that concerns the job; null without a job."
+    )
 
 
 class ProbeResult(Part):

@@ -6,7 +6,7 @@ import botocore.session
 import pytest
 
 from runspec_agent.base import boot
-from runspec_aws.doctor import ECR
+from runspec_aws.doctor.findings import ECR
 from runspec_aws.naming import partition
 
 LOADER = botocore.session.get_session().get_component("data_loader")

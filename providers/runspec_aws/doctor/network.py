@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from functools import partial
 from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_aws.errors import got
 from runspec_aws.infrastructure import lustre
 from runspec_aws.lookup import asked
@@ -15,12 +16,26 @@ from runspec_aws.session import Session
 from runspec_jobs.provider import Finding
 
 ALL_TRAFFIC = "-1"
+ADD_WAY_OUT = "add a NAT gateway or VPC endpoints, or use other subnets for jobs of several nodes"
+# What a route may lead to that may reach the internet, or not.
+# https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_Route.html
+OTHER_WAYS = ("TransitGatewayId", "NetworkInterfaceId", "InstanceId", "VpcPeeringConnectionId")
 
 # The services that ECS machines need to reach, for images, logs and files.
 ENDPOINTS = frozenset("ecr.api ecr.dkr ecs ecs-agent ecs-telemetry logs s3".split())
 
 
-def findings(session: Session, options: AwsOptions) -> Iterator[Finding]:
+class NetworkNeeds(NamedTuple):
+    """What one job needs of the network: whether it has *several_nodes*, and the instance types that it may get."""
+
+    several_nodes: bool
+    types: tuple[str, ...]
+
+
+def findings(
+    session: Session, options: AwsOptions, needs: NetworkNeeds | None = None
+) -> Iterator[Finding]:
+    """Yield findings for the job with *needs*; for any job, if they are not given."""
     if options.queue:  # the queue's own machines are already in a network
         yield from _file_systems(session, options, None)
         return
@@ -30,9 +45,10 @@ def findings(session: Session, options: AwsOptions) -> Iterator[Finding]:
     finding, subnets = _subnets(session, options)
     yield finding
     if subnets:
-        yield from ways_out(session, subnets)
-        yield from _offered(session, options, sorted({s["AvailabilityZone"] for s in subnets}))
-    yield from _groups(session, options)
+        yield from ways_out(session, subnets, needs)
+        zones = sorted({s["AvailabilityZone"] for s in subnets})
+        yield from _offered(session, options, zones, needs.types if needs else ())
+    yield from _groups(session, options, needs)
     yield from _file_systems(session, options, subnets[0]["VpcId"] if subnets else None)
 
 
@@ -46,7 +62,9 @@ def _subnets(session: Session, options: AwsOptions) -> tuple[Finding, list[dict[
     return finding, subnets or []
 
 
-def ways_out(session: Session, subnets: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+def ways_out(
+    session: Session, subnets: Iterable[Mapping[str, Any]], needs: NetworkNeeds | None = None
+) -> Iterator[Finding]:
     """Check NAT gateways and endpoints: nodes of a gang have no public address, and need one of them to pull images.
 
     https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
@@ -74,14 +92,20 @@ def ways_out(session: Session, subnets: Iterable[Mapping[str, Any]]) -> Iterator
             )
         elif _is_public(subnet, associated):
             message = f"{name} has no NAT gateway, and gives machines public addresses: enough for jobs of one node"
-            yield Finding(f"{message}; those of several nodes need one, or VPC endpoints", True)
+            stops = needs is not None and needs.several_nodes
+            what = f"{message}; those of several nodes need one, or VPC endpoints"
+            yield Finding(what, not stops, ADD_WAY_OUT)
         elif not any(r.get("NatGatewayId") for t in associated for r in t.get("Routes", ())):
+            if any(
+                r.get(key) for t in associated for r in t.get("Routes", ()) for key in OTHER_WAYS
+            ):
+                message = (
+                    f"{name} has a route of its own to other networks, which doctor cannot follow"
+                )
+                yield Finding(message, True, unknown=True)
+                continue
             message = f"{name} has no NAT gateway: nodes of one job cannot get images or reach S3"
-            yield Finding(
-                message,
-                False,
-                "add a NAT gateway or VPC endpoints, or use other subnets for jobs of several nodes",
-            )
+            yield Finding(message, False, ADD_WAY_OUT)
         else:
             yield Finding(f"{name} has a NAT gateway", True)
 
@@ -127,7 +151,7 @@ def _with_endpoints(session: Session) -> set[str]:
     return {network for network, services in there.items() if services >= ENDPOINTS}
 
 
-def _groups(session: Session, options: AwsOptions) -> Iterator[Finding]:
+def _groups(session: Session, options: AwsOptions, needs: NetworkNeeds | None) -> Iterator[Finding]:
     """Check security groups: nodes connect on any port, and EFA needs rules that name the group.
 
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start.html#efa-start-security
@@ -149,8 +173,10 @@ def _groups(session: Session, options: AwsOptions) -> Iterator[Finding]:
     within = [g["GroupId"] for g in groups if _to_itself(g, "IpPermissions")]
     if not within:
         message = "no security group allows inbound traffic from itself: nodes of one job cannot reach each other"
-        hint = f"allow all inbound traffic from {ids[0]} to itself, for jobs of several nodes"
-        yield Finding(message if options.efa else f"{message}; {hint}", not options.efa, hint)
+        hint = f"allow all inbound traffic from {ids[0]} to itself"
+        stops = options.efa or (needs is not None and needs.several_nodes)
+        aside = f"only jobs of several nodes need it: {hint}"
+        yield Finding(message if stops else f"{message}; {aside}", not stops, hint)
     elif options.efa and not any(_to_itself(g, "IpPermissionsEgress") for g in groups):
         message = "no security group allows outbound traffic to itself, which EFA needs"
         hint = f"allow all outbound traffic from {within[0]} to itself: 0.0.0.0/0 is not enough for EFA"
@@ -166,8 +192,10 @@ def _to_itself(group: Mapping[str, Any], key: str) -> bool:
     return any(pair.get("GroupId") == group["GroupId"] for pair in pairs)
 
 
-def _offered(session: Session, options: AwsOptions, zones: list[str]) -> Iterator[Finding]:
-    """Check which instance types the zones of the subnets offer.
+def _offered(
+    session: Session, options: AwsOptions, zones: list[str], types: Sequence[str]
+) -> Iterator[Finding]:
+    """Check which instance types the zones of the subnets offer; a job with *types* needs one of them.
 
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html
     """
@@ -188,6 +216,18 @@ def _offered(session: Session, options: AwsOptions, zones: list[str]) -> Iterato
         yield finding
         return
     offers = {(offer["InstanceType"], offer["Location"]) for offer in offered}
+    if types and not any(
+        name == kind or name.startswith(f"{kind}.") for name, _ in offers for kind in types
+    ):
+        hint = "use subnets of other zones, or set instance_types to offered ones"
+        message = (
+            f"not offered in {', '.join(zones)}: {', '.join(types)}, on which the job would run"
+        )
+        yield Finding(message, False, hint)
+        return
+    if types:
+        yield Finding(f"{', '.join(zones)} offers machines for the job", True)
+        return
     # Any type may be chosen then: what matters is which GPUs can be had at all.
     if not options.instance_types:
         yield _gpus_offered({name for name, _ in offers}, zones)

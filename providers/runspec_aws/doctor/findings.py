@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from runspec_aws import doctor_network
-from runspec_aws.decision import MAX_VCPUS
+from runspec_aws.decision import MAX_VCPUS, Decision, decide
+from runspec_aws.doctor import network, rights
 from runspec_aws.errors import LOGIN, got, translated
 from runspec_aws.lookup import ENVIRONMENT, QUEUE, asked, described
 from runspec_aws.naming import partition
 from runspec_aws.options import AwsOptions
-from runspec_aws.policy import job_policy
+from runspec_aws.policy import list_containers
+from runspec_aws.resources import find_machines
 from runspec_aws.session import Session
 from runspec_aws.store.objects import Objects
-from runspec_jobs.provider import Finding, RunspecError
+from runspec_jobs.provider import Facts, Finding, RunspecError, Spec, Step
+from runspec_jobs.provider.machines import Machine
 
 ECR = re.compile(
     r"(?P<account>[0-9]{12})\.dkr\.ecr(-fips)?\.(?P<region>[a-z0-9-]+)\.(?P<domain>[a-z0-9.-]+)/"
@@ -35,32 +36,75 @@ QUOTAS = {
 }
 
 
+# The beginnings of the names of instance types whose vCPUs a quota counts, without the number of the generation.
+# https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html
+COUNTED = {
+    **dict.fromkeys("a c d h i m r t z".split(), ("on-demand", "spot")),
+    **dict.fromkeys(("g", "gr", "vt"), ("on-demand GPU (G and VT)", "spot GPU (G and VT)")),
+    "p": ("on-demand GPU (P)", "spot GPU (P4, P3, P2)"),
+}
 MOST_PLACES = 50
 
 
 def examine(options: AwsOptions) -> Iterator[Finding]:
     """Yield what exists and what is missing, most important first."""
-    for key in ("region", "bucket"):
-        if getattr(options, key) is None:
-            yield Finding(f"the profile has no `{key}`", False, "runspec init --provider aws-batch")
-    if options.region is None or options.bucket is None:
+    session, _ = yield from _log_in(options)
+    if session is None:
         return
-    try:
-        session = Session(options)
-        with translated("the identity of the caller"):
-            who = got(session.look("sts").get_caller_identity(), "Arn")
-    except RunspecError as exc:
-        yield Finding(exc.message, False, exc.hint or LOGIN)
-        return
-    yield Finding(f"{who} in {options.region}", True)
     yield from _bucket(session, options.prefix)
     yield from _errors_as_findings(_queue(session, options))
     yield from _roles(session, options)
+    if options.job_role and options.files == "role":
+        yield rights.job_role(session, options)
     yield from _image(session, options.image)
-    yield from _errors_as_findings(doctor_network.findings(session, options))
+    yield from _errors_as_findings(network.findings(session, options))
     if not options.queue:
         yield from _errors_as_findings(_places(session))
         yield from _quotas(session, options)
+
+
+def examine_job(spec: Spec, facts: Facts, steps: Sequence[Step]) -> Iterator[Finding]:
+    """Yield what stops the job of *spec*, whose plan has *steps*, most important first."""
+    options: AwsOptions = facts.options
+    session, who = yield from _log_in(options)
+    if session is None:
+        return
+    decision = decide(spec, options)
+    yield from _bucket(session, options.prefix)
+    yield from _errors_as_findings(_queue(session, options))
+    yield from _errors_as_findings(rights.caller(session, who, steps, options))
+    yield from _roles(session, options)
+    yield from _errors_as_findings(rights.roles(session, steps, options))
+    for image in sorted({container["image"] for container in list_containers(steps)}):
+        yield from _image(session, image)
+    needs = network.NetworkNeeds(
+        several_nodes=decision.shape.nodes > 1, types=decision.instance_types
+    )
+    yield from _errors_as_findings(network.findings(session, options, needs))
+    if options.queue:
+        message = f"doctor cannot check how many machines queue {options.queue} may start"
+        yield Finding(message, True, unknown=True)
+        return
+    yield from _errors_as_findings(_places(session))
+    yield check_quota(session, decision)
+
+
+def _log_in(options: AwsOptions) -> Generator[Finding, None, tuple[Session | None, str]]:
+    """Yield findings about the login, and return a session and the ARN of its caller; None if there can be none."""
+    lacking = [key for key in ("region", "bucket") if getattr(options, key) is None]
+    for key in lacking:
+        yield Finding(f"the profile has no `{key}`", False, "runspec init --provider aws-batch")
+    if lacking:
+        return None, ""
+    try:
+        session = Session(options)
+        with translated("the identity of the caller"):
+            who = str(got(session.look("sts").get_caller_identity(), "Arn"))
+    except RunspecError as exc:
+        yield Finding(exc.message, False, exc.hint or LOGIN)
+        return None, ""
+    yield Finding(f"{who} in {options.region}", True)
+    return session, who
 
 
 def _errors_as_findings(findings: Iterator[Finding]) -> Iterator[Finding]:
@@ -134,45 +178,12 @@ def _roles(session: Session, options: AwsOptions) -> Iterator[Finding]:
             name = arn.rpartition("/")[2]
             ask = lambda name=name: session.look("iam").get_role(RoleName=name)  # noqa: E731
             yield asked(ask, f"{key} {name}", "create it, or set another one in the profile")[0]
-    if options.job_role and options.files == "role":
-        yield rights(session, options)
     if options.instance_role and not options.queue:
         name = options.instance_role.rpartition("/")[2]
         look = session.look("iam").get_instance_profile
         hint = "create it with the policy AmazonEC2ContainerServiceforEC2Role"
         good = f"instance_role {name}"
         yield asked(lambda: look(InstanceProfileName=name), good, hint)[0]
-
-
-def rights(session: Session, options: AwsOptions) -> Finding:
-    """Ask IAM whether the job's role has the rights of `runspec policy --job`, which it may not be allowed to tell.
-
-    https://docs.aws.amazon.com/IAM/latest/APIReference/API_SimulatePrincipalPolicy.html
-    """
-    lacking: list[str] = []
-    look = session.look("iam")
-    for statement in job_policy((), options)["Statement"]:
-        simulate = partial(
-            look.simulate_principal_policy,
-            PolicySourceArn=options.job_role,
-            ActionNames=statement["Action"],
-            ResourceArns=statement["Resource"],
-        )
-        finding, denied = asked(partial(_denied, simulate), "the rights of job_role", "")
-        if denied is None:
-            return Finding(f"doctor cannot check the rights of job_role: {finding.what}", True)
-        lacking += denied
-    if lacking:
-        message = f"job_role has no right to {', '.join(sorted(set(lacking)))}"
-        return Finding(
-            message, False, "add the policy that `runspec policy --job` prints to the role"
-        )
-    return Finding("job_role has the rights of `runspec policy --job`", True)
-
-
-def _denied(simulate: Callable[[], Mapping[str, Any]]) -> list[str]:
-    results = got(simulate(), "EvaluationResults")
-    return [got(r, "EvalActionName") for r in results if got(r, "EvalDecision") != "allowed"]
 
 
 def _places(session: Session) -> Iterator[Finding]:
@@ -194,9 +205,8 @@ def _image(session: Session, image: str) -> Iterator[Finding]:
     """Look for the profile's image in ECR; other registries can be checked only from a machine."""
     match = ECR.fullmatch(image)
     if match is None or match["domain"] != partition(match["region"]).domain:
-        yield Finding(
-            f"image {image}: not in ECR, so doctor cannot check whether jobs can pull it", True
-        )
+        message = f"image {image}: not in ECR, so doctor cannot check whether jobs can pull it"
+        yield Finding(message, True, unknown=True)
         return
     account, name, tag = match["account"], match["name"], match["tag"] or "latest"
     kind = "imageDigest" if tag.startswith("sha256:") else "imageTag"
@@ -217,7 +227,8 @@ def _quotas(session: Session, options: AwsOptions) -> Iterator[Finding]:
         )["Value"]
         finding, quota = asked(ask, f"quota of {kind} vCPUs", "see Service Quotas in the console")
         if quota is None:
-            yield Finding(f"the quota of {kind} vCPUs cannot be read: {finding.what}", True)
+            message = f"the quota of {kind} vCPUs cannot be read: {finding.what}"
+            yield Finding(message, True, unknown=True)
             continue
         value = int(quota)
         if "GPU" in kind:  # not every account has such a quota, and not every job needs it
@@ -226,3 +237,49 @@ def _quotas(session: Session, options: AwsOptions) -> Iterator[Finding]:
         hint = f"request an increase, or set max_vcpus: {value}"
         good = value >= (options.max_vcpus or MAX_VCPUS)
         yield Finding(f"the quota of {kind} vCPUs at once is {value:,}", good, hint)
+
+
+def check_quota(session: Session, decision: Decision) -> Finding:
+    """Check that a quota permits the machines of one task; what other jobs use of it is not known."""
+    if decision.on_fargate:
+        return Finding("doctor cannot check the quotas of Fargate", True, unknown=True)
+    machines = [m for name in decision.instance_types for m in find_machines(name)]
+    needs: dict[str, int] = {}
+    for machine in machines:
+        shape = decision.shape
+        vcpus = decision.node.vcpus_of(machine, shape.least_nodes, alone=shape.alone)
+        for kind in filter(None, (_find_quota(machine, each) for each in decision.environments)):
+            needs[kind] = min(needs.get(kind, vcpus), vcpus) if vcpus else needs.get(kind, 0)
+    unknown: list[str] = [] if needs else ["the quota of its machines"]
+    short: list[tuple[str, int, int]] = []
+    for kind, vcpus in needs.items():
+        look = session.look("service-quotas").get_service_quota
+        ask = lambda kind=kind, look=look: got(  # noqa: E731
+            look(ServiceCode="ec2", QuotaCode=QUOTAS[kind]), "Quota"
+        )["Value"]
+        finding, value = asked(ask, f"the quota of {kind} vCPUs", "")
+        if value is None:
+            unknown.append(finding.what)
+        elif value >= vcpus:
+            needed = f"a task needs {vcpus:,}"
+            return Finding(f"the quota of {kind} vCPUs at once is {int(value):,}: {needed}", True)
+        else:
+            short.append((kind, int(value), vcpus))
+    if unknown:
+        return Finding(f"doctor cannot check {'; '.join(unknown)}", True, unknown=True)
+    kind, has, vcpus = short[0]
+    message = f"the quota of {kind} vCPUs at once is {has:,}, and a task needs {vcpus:,}"
+    hint = (
+        f"aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {QUOTAS[kind]} "
+        f"--desired-value {vcpus}"
+    )
+    return Finding(message, False, hint)
+
+
+def _find_quota(machine: Machine, environment: str) -> str | None:
+    """Return the quota that counts *machine* in an environment of the kind *environment*, if it is known here."""
+    family = machine.name.partition(".")[0]
+    of_kind = COUNTED.get(family.rstrip("abcdefghijklmnopqrstuvwxyz-").rstrip("0123456789"))
+    if of_kind is None or (environment == "SPOT" and family.startswith(("p5", "p6"))):
+        return None  # such as X, Inf and Trn, and P5 on spot, which have quotas of their own
+    return of_kind[environment == "SPOT"]

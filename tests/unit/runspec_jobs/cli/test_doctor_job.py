@@ -1,0 +1,148 @@
+"""`runspec doctor PROVIDER job.yaml` says whether one job will run."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runspec_jobs.cli.app import run
+from runspec_jobs.provider import Facts, Finding, Spec, Step
+from runspec_local import PROVIDER
+from tests.support.profiles import own_profile
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def write(provider: str = "local", **fields: Any) -> str:
+    spec = {"apiVersion": "runspec/v1", "name": "train", "provider": provider, "command": ["sh"]}
+    Path("job.yaml").write_text(json.dumps({**spec, **fields}))
+    return "job.yaml"
+
+
+def find(monkeypatch: pytest.MonkeyPatch, *findings: Finding) -> None:
+    def examine(self: object, spec: Spec, facts: Facts, steps: Sequence[Step]) -> Iterable[Finding]:
+        return findings
+
+    monkeypatch.setattr(type(PROVIDER), "examine_job", examine)
+
+
+def test_a_job_that_nothing_stops_will_run(capsys: Capture) -> None:
+    assert run(["doctor", "local", write()]) == 0
+
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "ok  local: the spec is valid, and its plan has 1 step"
+    assert told[-1].startswith("train on local will run: no check of ")
+
+
+def test_a_failed_check_says_that_the_job_will_not_run(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find(monkeypatch, Finding("no disk", False, "buy one"), Finding("no sun", True, unknown=True))
+
+    assert run(["doctor", write()]) == 69
+
+    told = capsys.readouterr().out.splitlines()
+    assert told[1:] == [
+        "BAD local: no disk",
+        "      hint: buy one",
+        "?   local: no sun",
+        "train on local will not run: 1 check failed of 3; 1 could not be checked",
+    ]
+
+
+def test_what_could_not_be_checked_stops_no_job_and_is_said(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find(monkeypatch, Finding("no sun", True, "look", unknown=True))
+
+    assert run(["doctor", write(), "--json"]) == 0
+
+    told = json.loads(capsys.readouterr().out)
+    assert (told["job"], told["will_run"]) == ("train", True)
+    assert told["findings"][-1] == {
+        "about": "local",
+        "what": "no sun",
+        "ok": True,
+        "hint": "look",
+        "unknown": True,
+    }
+
+
+@pytest.mark.process
+def test_doctor_without_a_job_answers_for_none(capsys: Capture) -> None:
+    assert run(["doctor", "local", "--json"]) == 0
+
+    told = json.loads(capsys.readouterr().out)
+    assert (told["job"], told["will_run"]) == (None, None)
+
+
+def test_a_wrong_spec_is_shown_with_its_line_and_not_checked(capsys: Capture) -> None:
+    assert run(["doctor", "local", write(cluster={"nodes": 0})]) == 2
+
+    assert "job.yaml:1:" in capsys.readouterr().err
+
+
+def test_doctor_checks_the_job_on_the_provider_that_is_typed(capsys: Capture) -> None:
+    assert run(["doctor", "local", write("slurm")]) == 0
+
+    assert "train on local will run" in capsys.readouterr().out
+
+
+def test_a_program_that_is_not_there_stops_a_process(capsys: Capture) -> None:
+    assert run(["doctor", write(command=["no-such-program"])]) == 69
+
+    told = capsys.readouterr().out
+    assert "BAD local: there is no program no-such-program on PATH" in told
+    assert "hint: install no-such-program, or write its path in command" in told
+
+
+def test_a_secret_that_the_shell_lacks_stops_the_job_and_is_not_shown(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_profile().write_text(json.dumps({"providers": {"local": {"secrets": {"hf": "env:HF"}}}}))
+    spec = write(secrets={"HF_TOKEN": "hf"})
+    monkeypatch.delenv("HF", raising=False)
+
+    assert run(["doctor", spec]) == 69
+    assert "BAD local: the secret env:HF is not set" in capsys.readouterr().out
+    monkeypatch.setitem(os.environ, "HF", "s3cret-value")
+    assert run(["doctor", spec]) == 0
+    told = capsys.readouterr()
+    assert "ok  local: the secret env:HF can be read" in told.out
+    assert "s3cret-value" not in told.out + told.err
+
+
+@pytest.mark.parametrize("more", [["--probe"], ["--node"]])
+def test_probes_and_nodes_take_no_job(more: list[str], capsys: Capture) -> None:
+    assert run(["doctor", "local", write(), *more]) == 2
+
+    assert f"{more[0]} takes no job" in capsys.readouterr().err
+
+
+def test_policy_prints_the_rights_of_doctor(capsys: Capture) -> None:
+    settings = {
+        "region": "eu-central-1",
+        "bucket": "jobs",
+        "job_role": "arn:aws:iam::210987654321:role/r",
+        "instance_role": "arn:aws:iam::210987654321:instance-profile/r",
+        "subnets": ["subnet-1"],
+        "security_groups": ["sg-1"],
+    }
+    own_profile().write_text(json.dumps({"providers": {"aws-batch": settings}}))
+    spec = write("aws-batch")
+
+    assert run(["policy", "--doctor", spec]) == 0
+    assert "iam:SimulatePrincipalPolicy" in capsys.readouterr().out
+    assert run(["policy", spec]) == 0
+    assert "iam:SimulatePrincipalPolicy" not in capsys.readouterr().out
+    assert run(["policy", "--doctor", "--job", spec]) == 2
