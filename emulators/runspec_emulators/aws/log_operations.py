@@ -234,8 +234,14 @@ def put_events(logs: Logs, params: dict[str, Any]) -> dict[str, Any]:
 def create_group(logs: Logs, params: dict[str, Any]) -> dict[str, Any]:
     if params["logGroupName"].startswith("aws/"):
         raise bad("Log group names can't start with the string aws/")
-    logs.create_group(params["logGroupName"])
+    logs.create_group(params["logGroupName"], params.get("tags"))
     return {}
+
+
+def list_tags(logs: Logs, params: dict[str, Any]) -> dict[str, Any]:
+    """ "The ARN [...] of a log group is arn:aws:logs:Region:account-id:log-group:log-group-name" """
+    name = params["resourceArn"].partition(":log-group:")[2]
+    return {"tags": dict(logs.group(name).tags)}
 
 
 def delete_group(logs: Logs, params: dict[str, Any]) -> dict[str, Any]:

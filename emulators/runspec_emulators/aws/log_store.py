@@ -8,7 +8,7 @@ import threading
 import time
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -101,6 +101,7 @@ class Group:
     name: str
     created_ms: int
     retention_days: int | None = None
+    tags: dict[str, str] = field(default_factory=dict)
     streams: dict[str, Stream] = field(default_factory=dict)
 
 
@@ -132,12 +133,12 @@ class Logs:
                 raise missing("group")
             return self._groups[name]
 
-    def create_group(self, name: str) -> None:
+    def create_group(self, name: str, tags: Mapping[str, str] | None = None) -> None:
         with self.lock:
             if name in self._groups:
                 message = "The specified log group already exists"
                 raise ServiceError("ResourceAlreadyExistsException", message)
-            self._groups[name] = Group(name, now_ms())
+            self._groups[name] = Group(name, now_ms(), tags=dict(tags or {}))
 
     def delete_group(self, name: str) -> None:
         with self.lock:

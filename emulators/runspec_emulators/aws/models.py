@@ -179,5 +179,18 @@ def traits(value: Any, shape: Shape, path: str) -> Iterator[str]:
         yield f"{path}: {size} is more than {meta['max']}"
     if "min" in meta and size < meta["min"]:
         yield f"{path}: {size} is less than {meta['min']}"
-    if "pattern" in meta and isinstance(value, str) and not re.fullmatch(meta["pattern"], value):
+    if (
+        "pattern" in meta
+        and isinstance(value, str)
+        and not re.fullmatch(_read_pattern(meta["pattern"]), value)
+    ):
         yield f"{path}: {value!r} does not match {meta['pattern']}"
+
+
+def _read_pattern(pattern: str) -> str:
+    r"""Return a pattern of a model, whose classes of Unicode Python lacks, for `re`; \w has the underscore as well.
+
+    >>> _read_pattern(r"^([\p{L}\p{Z}\p{N}_.:/=+\-@]+)$")
+    '^([\\w\\s\\w_.:/=+\\-@]+)$'
+    """
+    return re.sub(r"\\p\{([LNZ])\}", lambda match: r"\s" if match[1] == "Z" else r"\w", pattern)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from xml.sax.saxutils import escape
 
+import xmltodict  # type: ignore[import-untyped]  # moto brings it, without types
 from moto.moto_server.werkzeug_app import (
     DomainDispatcherApplication,
     MotoRequestHandler,
@@ -46,6 +47,29 @@ def _put_object(self: S3Response) -> Any:
 
 
 S3Response.put_object = _put_object  # type: ignore[method-assign]  # as moto calls it
+
+
+_put_bucket = S3Response._bucket_response_put  # noqa: SLF001 - moto has no public name for it
+
+
+def _put_bucket_with_tags(
+    self: S3Response, request: Any, bucket_name: str, querystring: dict[str, Any]
+) -> Any:
+    """A new bucket has the tags of CreateBucketConfiguration, which moto leaves out.
+
+    https://docs.aws.amazon.com/AmazonS3/latest/API/API_CreateBucketConfiguration.html
+    """
+    existed = any(bucket_name in s3_backends[account]["aws"].buckets for account in s3_backends)
+    answer = _put_bucket(self, request, bucket_name, querystring)
+    if not querystring and not existed and self.body:
+        config = xmltodict.parse(self.body).get("CreateBucketConfiguration") or {}
+        tags = (config.get("Tags") or {}).get("Tag") or []
+        known = {one["Key"]: one["Value"] for one in ([tags] if isinstance(tags, dict) else tags)}
+        self.backend.put_bucket_tagging(bucket_name, known)
+    return answer
+
+
+S3Response._bucket_response_put = _put_bucket_with_tags  # type: ignore[method-assign]  # noqa: SLF001
 
 
 def _is_public(target: str, headers: Mapping[str, str]) -> bool:

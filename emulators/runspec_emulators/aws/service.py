@@ -51,6 +51,7 @@ LOGS: dict[str, Callable[[Logs, dict[str, Any]], dict[str, Any]]] = {
     "DescribeLogStreams": log_operations.describe_streams,
     "FilterLogEvents": log_operations.filter_events,
     "GetLogEvents": log_operations.get_events,
+    "ListTagsForResource": log_operations.list_tags,
     "PutLogEvents": log_operations.put_events,
     "PutRetentionPolicy": log_operations.put_retention,
 }
