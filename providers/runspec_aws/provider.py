@@ -12,7 +12,17 @@ from runspec_aws.decision import decide_shape
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import asks_region, with_offers
 from runspec_aws.store.layout import store
-from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step
+from runspec_jobs.provider import (
+    Client,
+    Facts,
+    Finding,
+    Options,
+    Problem,
+    Setup,
+    SetupClient,
+    Spec,
+    Step,
+)
 from runspec_jobs.provider.machines import NOT_READ, ListedPrices, Offer, PriceList
 from runspec_jobs.provider.probe import Probe
 from runspec_jobs.provider.spec_checks import ends_as_a_whole, has_several_tasks
@@ -86,6 +96,27 @@ class AwsBatchProvider:
         from runspec_aws.options import PROFILE_TEMPLATE
 
         return PROFILE_TEMPLATE
+
+    @property
+    def setup_model(self) -> type[Options]:
+        from runspec_aws.setup.options import AwsSetup
+
+        return AwsSetup
+
+    def survey_account(self, options: Any) -> Mapping[str, Any]:
+        from runspec_aws.setup import survey
+
+        return survey.survey(options)
+
+    def plan_setup(self, options: Any, survey: Mapping[str, Any], setup: str) -> Setup:
+        from runspec_aws.setup import steps
+
+        return steps.plan(options, survey, setup)
+
+    def connect_setup(self, options: Any, survey: Mapping[str, Any], setup: str) -> SetupClient:
+        from runspec_aws.setup.client import connect
+
+        return connect(options, survey, setup)
 
     def examine(self, options: Any) -> Iterable[Finding]:
         from runspec_aws.doctor import examine

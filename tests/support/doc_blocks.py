@@ -90,6 +90,14 @@ class Checked(NamedTuple):
 
 # The program, options and files of these commands are checked, as in all other blocks.
 CHECKED: Mapping[str, Checked] = {
+    "docs/setup.md: pip install 'runspec-jobs[aws]'": Checked(
+        "it needs an empty account",
+        "tests/e2e/test_aws_setup.py::test_from_an_empty_account_two_commands_lead_to_a_trained_model",
+    ),
+    "docs/setup.md: runspec destroy --shared": Checked(
+        "it needs an account that was set up",
+        "tests/e2e/test_aws_setup.py::test_from_an_empty_account_two_commands_lead_to_a_trained_model",
+    ),
     "docs/elastic.md: runspec resize mnist 8": Checked(
         "it needs an elastic run that is alive",
         "tests/e2e/test_elastic_pool.py::test_nodes_that_are_given_back_cost_no_step_and_come_when_they_are_asked_for",

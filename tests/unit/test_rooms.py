@@ -22,8 +22,8 @@ MOST, MOST_AT_TOP = 17, 26  # modules in a folder
 ROOMS = set(
     """
 attempts check cleanup client decision discover doctor emulator errors importing infrastructure job logs lookup naming
-offer options orphans plan policy price_list probes provider publish reasons resources session shell signed status store
-task_stop timing
+offer options orphans plan policy price_list probes provider publish reasons resources session setup shell signed status
+store task_stop timing
 """.split()
 )
 # Rooms that only one provider has.

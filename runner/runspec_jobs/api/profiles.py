@@ -1,12 +1,14 @@
-"""The profile that applies, the profiles in checkouts that the user trusts, and prices of the regions in them."""
+"""The profile that applies, the profiles in checkouts that the user trusts, prices, and what accounts lack."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from runspec_agent.base.light_typing import NamedTuple
+from runspec_jobs.accounts import lifecycle as setups
+from runspec_jobs.accounts.lifecycle import Made as Made, Preview as Preview, Undone as Undone
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.errors import RunspecError, UsageError
 from runspec_jobs.load import inputs, profile, registry, source, trust
@@ -133,3 +135,26 @@ def _is_unchanged(name: str) -> bool:
         return trust.is_trusted(Path(name), source.read_file(Path(name)).data)
     except UsageError:
         return False
+
+
+def set_up(
+    provider: str,
+    settings: Sequence[str] = (),
+    *,
+    confirm: Callable[[Preview], None] = lambda preview: None,
+    on_event: OnEvent | None = None,
+) -> Made:
+    """Make what the account of a provider lacks, as `accounts.lifecycle.set_up` describes."""
+    return setups.set_up(provider, settings, confirm, Events(on_event))
+
+
+def undo_setup(
+    provider: str,
+    settings: Sequence[str] = (),
+    *,
+    with_data: bool = False,
+    confirm: Callable[[Sequence[str]], None] = lambda titles: None,
+    on_event: OnEvent | None = None,
+) -> Undone:
+    """Delete what setups have made, as `accounts.lifecycle.undo` describes."""
+    return setups.undo(provider, settings, confirm, Events(on_event), with_data=with_data)

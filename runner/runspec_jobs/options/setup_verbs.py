@@ -101,6 +101,38 @@ class ProvidersOptions(Options):
     as_json: bool = AS_JSON
 
 
+class SetupOptions(Options):
+    """Make what your account lacks before its first job, and write the profile.
+
+    Shows what it makes, and asks. What is there is used as it is.
+
+    Examples:
+      runspec setup aws-batch --set region=eu-central-1
+      runspec setup aws-batch --undo
+
+    More: docs/setup.md
+    """
+
+    provider: str = argument("PROVIDER", "the provider", complete=suggestions.providers)
+    settings: Sequence[str] = option(
+        "--set",
+        "NAME=VALUE",
+        "a setting of the profile, or of the setup (docs/setup.md); may be repeated",
+        default=(),
+        several=True,
+    )
+    undo: bool = flag("--undo", help="delete what setup has made, and nothing else")
+    with_data: bool = flag(
+        "--with-data", help="with --undo: also delete what jobs have stored there"
+    )
+    yes: bool = flag("--yes", "-y", help="do not ask")
+    as_json: bool = AS_JSON
+
+    def check(self) -> None:
+        if self.with_data and not self.undo:
+            raise UsageError("--with-data can only be used with --undo")
+
+
 class PolicyOptions(Options):
     """Print the minimal permissions that a plan needs.
 

@@ -12,7 +12,7 @@ from runspec_jobs.machines.estimate import Offer
 from runspec_jobs.machines.price_list import ListedPrices, PriceList
 from runspec_jobs.machines.usage import Usage
 from runspec_jobs.provider.probe import Probe
-from runspec_jobs.provider.steps import Request, Response, Step
+from runspec_jobs.provider.steps import Request, Response, Setup, Step
 from runspec_jobs.provider.streams.log_streams import Stream, TimedChunk
 from runspec_jobs.provider.types import (
     Bundle,
@@ -23,6 +23,7 @@ from runspec_jobs.provider.types import (
     ForeignFile,
     Imported,
     MembershipChange,
+    Options,
     Orphan,
     OutputFile,
     Places,
@@ -389,6 +390,52 @@ class SupportsPolicy(Protocol):
 
         If *of_job* is true, return the permissions that the job itself needs instead.
         """
+
+
+class SetupClient(Protocol):
+    """Sends the requests of a setup. The methods are those of `Client`, and raise the same errors."""
+
+    def call(self, request: Request) -> Response:
+        """Send *request*. One that undoes a step must do nothing if there is nothing to undo.
+
+        It must delete nothing that another setup or a person made, and raises Conflict for a resource that holds what
+        users store.
+        """
+
+    def find(self, step: Step) -> Response | None:
+        """Return the answer that *step* would have given, if its resource exists; values of *step* may be unknown.
+
+        Raises Conflict, with what to set instead, if a resource of somebody else has its name.
+        """
+
+    def settled(self, step: Step) -> bool:
+        """Return whether the next step can use the resource of *step*."""
+
+
+@runtime_checkable
+class SupportsSetup(Protocol):
+    """A provider that can make what an account lacks before its first job, such as storage, roles and a network."""
+
+    @property
+    def setup_model(self) -> type[Options]:
+        """The `options_model`, and what only `setup` can be told. Settings that are there are used as they are."""
+
+    def survey_account(self, options: Any) -> Mapping[str, Any]:
+        """Return what a setup depends on besides *options*, as JSON values; it only reads.
+
+        Must not depend on what a setup makes. Raises the errors of `Client.call`, and UsageError for a setting that
+        is missing.
+        """
+
+    def plan_setup(self, options: Any, survey: Mapping[str, Any], setup: str) -> Setup:
+        """Return what the setup with the name *setup* makes. It is pure.
+
+        All steps have `Scope.SITE`. Names of resources do not contain *setup*; resources are marked with it, so that
+        undoing deletes nothing else.
+        """
+
+    def connect_setup(self, options: Any, survey: Mapping[str, Any], setup: str) -> SetupClient:
+        """Return the client of a setup. Raises CredentialsError or Unavailable."""
 
 
 @runtime_checkable

@@ -50,6 +50,22 @@ class Step(NamedTuple):
     settle_s: float = 0.0
 
 
+class Setup(NamedTuple):
+    """What is made in an account, as steps of a plan, and the settings of the profile that name it.
+
+    *place* is the account and the region, for people and for the record. A value of *settings* may be the mark of a
+    field of a step's answer, as in a request. *costs* and *notes* are lines for people. *data* has, for the id of a
+    step whose resource holds what users store, the request that deletes all of that.
+    """
+
+    place: str
+    steps: tuple[Step, ...]
+    settings: Mapping[str, Any]
+    costs: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    data: Mapping[str, Request] = {}
+
+
 def in_turn(*calls: Request, service: str = "runspec") -> Request:
     """Return one request that stands for several, for an undo that takes more than one."""
     return Request(service, IN_TURN, {"calls": [call._asdict() for call in calls]})

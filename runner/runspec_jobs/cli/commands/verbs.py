@@ -114,6 +114,12 @@ VERBS: Mapping[str, Verb] = {
     "gc": Verb(
         CLEAN_UP, "run_verbs", "cleanup", "find resources of runspec that no local record mentions"
     ),
+    "setup": Verb(
+        SET_UP,
+        "setup_verbs",
+        "accounts",
+        "make what your account lacks before its first job, and write the profile",
+    ),
     "doctor": Verb(
         SET_UP,
         "setup_verbs",
@@ -124,7 +130,9 @@ VERBS: Mapping[str, Verb] = {
     "policy": Verb(
         SET_UP, "setup_verbs", "cleanup", "print the minimal permissions that a plan needs"
     ),
-    "trust": Verb(SET_UP, "setup_verbs", "trust", "trust a profile in a checkout until it changes"),
+    "trust": Verb(
+        SET_UP, "setup_verbs", "accounts", "trust a profile in a checkout until it changes"
+    ),
     "completion": Verb(
         SET_UP,
         "setup_verbs",

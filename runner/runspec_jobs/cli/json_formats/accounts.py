@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -171,3 +171,33 @@ class Gc(Document):
 
     format: Literal["runspec.gc/v1"]
     orphans: list[Orphan]
+
+
+class SetupStep(Part):
+    """Something that a setup makes in an account."""
+
+    title: str = Field(description="For people.")
+    existed: bool = Field(description="Whether it was there before.")
+
+
+class Setup(Document):
+    """What an account has now for its first job."""
+
+    format: Literal["runspec.setup/v1"]
+    provider: str
+    place: str = Field(description="The account and the region, for people.")
+    steps: list[SetupStep]
+    settings: dict[str, Any] = Field(description="What the profile needs to say of the provider.")
+    profile: str = Field(description="The path of the profile.")
+    trusted: bool = Field(description="Whether the settings in the profile count.")
+    costs: list[str]
+    notes: list[str]
+
+
+class SetupUndone(Document):
+    """What a setup had made."""
+
+    format: Literal["runspec.setup-undone/v1"]
+    provider: str
+    deleted: list[str] = Field(description="For people.")
+    profile: str | None = Field(description="The profile, if it was deleted as well.")

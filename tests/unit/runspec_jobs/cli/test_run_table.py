@@ -265,7 +265,10 @@ destroy --shared; cancel toy; report toy; gc local; adopt local toy; shell toy; 
 resize toy 2; release toy 1"""
 WITH_STATE_LINES = WITH_STATE.replace("\n", "; ").split("; ")
 # These need none, or keep their own. `doctor` shows what is wrong as a check that fails.
-WITHOUT = "validate simulate import schema rehearse explain init doctor providers policy trust completion help version"
+WITHOUT = (
+    "validate simulate import schema rehearse explain init setup doctor providers policy trust"
+    " completion help version"
+)
 
 
 @pytest.mark.parametrize("home", ["/dev/null", "/dev/null/below", "link"])

@@ -29,7 +29,7 @@ GROUPS = {
     "Run": "apply rehearse resize release",
     "Watch": "list status logs report cost prices outputs fetch shell tunnel adopt explain",
     "Clean up": "cancel destroy gc",
-    "Set up": "doctor providers policy trust completion help version",
+    "Set up": "setup doctor providers policy trust completion help version",
 }
 
 

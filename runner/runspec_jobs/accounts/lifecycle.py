@@ -1,0 +1,298 @@
+"""Makes what an account lacks before its first job, writes the profile that names it, and undoes both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from runspec_agent.base.light_typing import NamedTuple
+from runspec_jobs.accounts import profile_text, setup_engine, setup_record
+from runspec_jobs.accounts.setup_engine import NamedProvider
+from runspec_jobs.accounts.setup_record import SetupRecord
+from runspec_jobs.document import reader
+from runspec_jobs.engine import end
+from runspec_jobs.engine.reporter import Reporter
+from runspec_jobs.errors import Conflict, Unavailable, UsageError
+from runspec_jobs.load import inputs, registry, trust
+from runspec_jobs.load.inputs import ProfileInUse
+from runspec_jobs.provider import Options, SupportsSetup, paths
+from runspec_jobs.spec import validate
+from runspec_jobs.state import atomic_io, run_record
+
+PLACE = ("region", "location")  # where a setup is; without these, its repetition could be elsewhere
+
+
+class SetupStep(NamedTuple):
+    """One thing that a setup makes, and whether it is there already."""
+
+    title: str
+    exists: bool
+
+
+class Preview(NamedTuple):
+    """What a setup would make at *place*, what that costs, and what else to know of the account."""
+
+    provider: str
+    place: str
+    steps: Sequence[SetupStep]
+    costs: Sequence[str]
+    notes: Sequence[str]
+
+    @property
+    def missing(self) -> int:
+        """The number of steps whose resources do not exist yet."""
+        return sum(not step.exists for step in self.steps)
+
+
+class Made(NamedTuple):
+    """The *settings* of a setup, and the profile with them; *text* is what could not be written into it."""
+
+    preview: Preview
+    settings: Mapping[str, Any]
+    profile: Path
+    trusted: bool
+    text: str = ""
+
+
+class Undone(NamedTuple):
+    """What was deleted, by the titles of steps, and the profile if it was deleted, too."""
+
+    deleted: Sequence[str]
+    profile: Path | None
+
+
+def set_up(
+    name: str,
+    settings: Sequence[str],
+    confirm: Callable[[Preview], None],
+    reporter: Reporter,
+) -> Made:
+    """Make what the account of the provider *name* lacks, write its profile, and trust that.
+
+    *settings* are `NAME=VALUE`; those of the profile in this folder come after them. *confirm* is called before
+    anything is made, and may raise an error. Calling it again continues, or makes what was deleted since.
+    """
+    provider = load_provider(name)
+    in_use = inputs.read_profile_in_use(Path.cwd())
+    options = read_options(provider, in_use, settings)
+    survey = provider.survey_account(options)
+    with setup_record.lock(reporter.wait):
+        planned = setup_engine.prepare(provider, options, survey, run_record.make_token())
+        rows = [
+            SetupStep(step.title, exists)
+            for step, exists in zip(planned.plan.steps, planned.exists, strict=True)
+        ]
+        setup = planned.setup
+        preview = Preview(name, setup.place, rows, setup.costs, setup.notes)
+        confirm(preview)
+        record, answers = setup_engine.make(planned, reporter)
+        filled = setup_record.fill_settings(record.about["settings"], answers)
+        return _write_profile(record, preview, in_use, filled)
+
+
+def load_provider(name: str) -> NamedProvider:
+    """Return the provider *name*. Raises Unavailable if it has nothing to set up."""
+    provider = registry.load(name)
+    if not isinstance(provider, SupportsSetup):
+        able = [one for one in registry.list_installed() if _is_able(one)]
+        raise Unavailable(
+            f"'{name}' has nothing to set up", f"providers that have: {', '.join(able)}"
+        )
+    return cast(NamedProvider, provider)
+
+
+def _is_able(name: str) -> bool:
+    try:
+        return isinstance(registry.load(name), SupportsSetup)
+    except Unavailable:
+        return False
+
+
+def read_options(provider: NamedProvider, in_use: ProfileInUse, settings: Sequence[str]) -> Options:
+    """Return the options of a setup. Raises UsageError with every problem, and UntrustedProfile."""
+    of_runs = registry.load(provider.name)
+    if examples := inputs.find_examples(in_use, of_runs):
+        names = ", ".join(str(problem.path[-1]) for problem in examples)
+        message = f"{in_use.path} still has the examples of runspec init: {names}"
+        raise UsageError(message, f"delete the block '{provider.name}': setup writes it")
+    inputs.demand_trust(in_use, of_runs)
+    told = dict(_read_setting(setting) for setting in settings)
+    values = {**_read_own_settings(provider.name, in_use.get_settings(provider.name)), **told}
+    options, problems = validate.parse_model(provider.setup_model, values)
+    if options is None:
+        texts = [f"{'.'.join(map(str, p.path))}: {p.what}" for p in problems]
+        hints = dict.fromkeys(p.hint for p in problems if p.hint)
+        raise UsageError("; ".join(texts), "; ".join(hints) or None)
+    return options
+
+
+def _read_own_settings(name: str, of_profile: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of the profile without those that a setup wrote, and what that setup was told instead.
+
+    Otherwise a setup that is repeated would take what it has made for resources of the user.
+    """
+    for record in reversed(setup_record.list_kept(name)):
+        answers = record.read_memory().answers
+        if any(step.id not in answers for step in record.plan.steps):
+            continue
+        about = record.about
+        made = setup_record.fill_settings(about["settings"], answers)
+        if all(of_profile.get(key) == value for key, value in made.items()):
+            others = {key: value for key, value in of_profile.items() if key not in made}
+            return {
+                **others,
+                **{key: made[key] for key in PLACE if key in made},
+                **about["options"],
+            }
+    return dict(of_profile)
+
+
+def _read_setting(setting: str) -> tuple[str, Any]:
+    name, equals, value = setting.partition("=")
+    if not equals or not name:
+        raise UsageError(
+            f"--set {setting}: this is not NAME=VALUE", "such as --set region=eu-west-1"
+        )
+    try:
+        return name, reader.read(value.encode()).value
+    except reader.YamlError as exc:
+        raise UsageError(f"--set {setting}: the value cannot be read") from exc
+
+
+def _write_profile(
+    record: SetupRecord, preview: Preview, in_use: ProfileInUse, settings: Mapping[str, Any]
+) -> Made:
+    """Write what the profile lacks of *settings*; a profile that somebody else wrote gets no trust by that."""
+    path = in_use.path or Path(paths.PROFILE)
+    known = in_use.get_settings(preview.provider)
+    missing = {name: value for name, value in settings.items() if name not in known}
+    old = "" if in_use.text is None else in_use.text.data.decode()
+    own = in_use.place is not None and in_use.place.own
+    if not missing:
+        return Made(preview, settings, path, _is_trusted(path, old, own=own))
+    text = profile_text.add_settings(old, preview.provider, missing)
+    if text is None:
+        lines = profile_text.add_settings("", preview.provider, missing) or ""
+        return Made(preview, settings, path, _is_trusted(path, old, own=own), lines)
+    trusted = own or not old or _is_trusted(path, old, own=own) or _has_no_other(in_use, preview)
+    data = (HEADER + text if not old else text).encode()
+    if trusted and not own:  # before it is written: a process that is killed here is repeated
+        trust.add(path, data)
+    if not old:
+        record.note_profile(path.absolute(), trust.digest(data))
+    with atomic_io.translate_os_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_io.replace_atomically(path) as written:
+            written.write(data)
+    return Made(preview, settings, path, trusted)
+
+
+HEADER = "# Settings of your account for each provider, which runspec setup wrote. Job files do not contain them.\n"
+
+
+def _is_trusted(path: Path, text: str, *, own: bool) -> bool:
+    return own or trust.is_trusted(path, text.encode())
+
+
+def _has_no_other(in_use: ProfileInUse, preview: Preview) -> bool:
+    """Return whether nothing in the profile needs trust but the settings of the provider that were set up now."""
+    return not (in_use.profile.providers.keys() - {preview.provider})
+
+
+def undo(
+    name: str,
+    settings: Sequence[str],
+    confirm: Callable[[Sequence[str]], None],
+    reporter: Reporter,
+    *,
+    with_data: bool = False,
+) -> Undone:
+    """Delete what setups of the provider *name* have made, and the profile unless it has changed since.
+
+    *settings* with which a setup was made choose it, if there are several. Raises Conflict if runs need it, and for
+    what holds the data of users, unless *with_data* says to delete that as well. What was there before a setup stays.
+    """
+    provider = load_provider(name)
+    with setup_record.lock(reporter.wait):
+        records = _choose(name, [_read_setting(setting) for setting in settings])
+        _refuse_needed(name)
+        titles = [
+            title
+            for record in reversed(records)
+            for title in reversed(setup_engine.list_made(record))
+        ]
+        confirm(titles)
+        kept: list[Conflict] = []
+        for record in reversed(records):
+            about = record.about
+            options = provider.setup_model.model_validate(about["options"])
+            client = provider.connect_setup(options, about["survey"], record.name)
+            kept += setup_engine.undo(record, client, reporter, with_data=with_data)
+        if kept:
+            hints = dict.fromkeys(exc.hint for exc in kept if exc.hint)
+            raise Conflict("; ".join(exc.message for exc in kept), "; ".join(hints))
+        removed = [path for record in records if (path := _remove_profile(record))]
+    return Undone(titles, removed[0] if removed else None)
+
+
+def _choose(name: str, told: Sequence[tuple[str, Any]]) -> list[SetupRecord]:
+    """Return the records of one place. Raises UsageError if there is none, or more than one."""
+    records = setup_record.list_kept(name)
+    for key, value in told:
+        records = [
+            record
+            for record in records
+            if value in (record.about["options"].get(key), record.about["survey"].get(key))
+        ]
+    if not records:
+        raise UsageError(f"no setup of {name} is on record on this machine", "see runspec list")
+    places = {record.about["place"] for record in records}
+    if len(places) > 1:
+        regions = sorted(records_place for records_place in places)
+        raise UsageError(
+            f"there are setups in several places: {'; '.join(regions)}",
+            "choose one by a setting, such as --set region=eu-west-1",
+        )
+    return records
+
+
+def _refuse_needed(name: str) -> None:
+    """Raise Conflict if runs, or what they share, need what a setup has made."""
+    alive = [
+        record
+        for record in run_record.list_all()
+        if not run_record.find_damage(record)
+        and record.plan.provider == name
+        and not record.read_memory().deleted
+    ]
+    if alive:
+        hint = "destroy them, and what they share: " + "; ".join(
+            [*(f"runspec destroy {record.run}" for record in alive[:3]), "runspec destroy --shared"]
+        )
+        raise Conflict(f"{len(alive)} runs are on record that need what setup made", hint)
+    shared = [
+        step
+        for record, steps in end.list_shared_steps()
+        for step in steps
+        if record.plan.provider == name
+    ]
+    if shared:
+        message = f"runs have left {len(shared)} shared resources that need what setup made"
+        raise Conflict(message, "delete these first: runspec destroy --shared")
+
+
+def _remove_profile(record: SetupRecord) -> Path | None:
+    """Delete the profile that a setup wrote, if nobody has changed it, and return its path."""
+    written = record.read_profile()
+    if written is None:
+        return None
+    path, digest = written
+    try:
+        if trust.digest(path.read_bytes()) != digest:
+            return None
+        trust.remove(path)
+        path.unlink()
+    except OSError:
+        return None
+    return path

@@ -1,0 +1,117 @@
+"""The steps of a setup on AWS: what they ask for, and what the profile says afterwards."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import botocore.session
+import pytest
+from botocore import xform_name
+from botocore.validate import ParamValidator
+
+from runspec_aws import PROVIDER
+from runspec_aws.setup import finders
+from runspec_aws.setup.client import KEPT
+from runspec_aws.setup.options import AwsSetup
+from runspec_aws.setup.steps import plan
+from runspec_jobs.plan.model import REF, fill, find_marked
+from runspec_jobs.provider import Request, Scope, Setup, SupportsSetup
+
+REGION = "eu-central-1"
+NETWORK = {"vpc": "vpc-1", "subnets": ["subnet-1"], "route_tables": ["rtb-1"]}
+SURVEY = {"region": REGION, "account": "111122223333", "partition": "aws", "quotas": {}}
+DEFAULT: dict[str, Any] = {**SURVEY, "network": NETWORK}
+OWN: dict[str, Any] = {**SURVEY, "zones": ["a", "b", "c"]}
+
+
+def make(survey: dict[str, Any] = DEFAULT, **options: Any) -> Setup:
+    return plan(AwsSetup(**options), survey, "aws-batch-abc123")
+
+
+def find_step(setup: Setup, name: str) -> Request:
+    return next(step.do for step in setup.steps if step.id == name)
+
+
+def test_the_provider_supports_setup() -> None:
+    assert isinstance(PROVIDER, SupportsSetup)
+
+
+@pytest.mark.parametrize("survey", [DEFAULT, OWN], ids=["default", "own"])
+def test_each_request_is_one_that_the_sdk_accepts(survey: dict[str, Any]) -> None:
+    setup = make(survey, repository="train")
+    requests = [r for step in setup.steps for r in (step.do, step.undo) if r is not None]
+
+    wrong = [f"{r.operation}: {report}" for r in requests if (report := validate(r))]
+
+    assert wrong == []
+
+
+def validate(request: Request) -> str:
+    service = botocore.session.get_session().get_service_model(request.service)
+    words = {xform_name(name): name for name in service.operation_names}
+    shape = service.operation_model(words[request.operation]).input_shape
+    marks = dict.fromkeys(find_marked(request.params, REF), "value")
+    params = fill(request.params, {REF: marks})
+    return str(ParamValidator().validate(params, shape).generate_report())
+
+
+@pytest.mark.parametrize("survey", [DEFAULT, OWN], ids=["default", "own"])
+def test_each_step_is_shared_found_and_answers_what_later_steps_refer_to(
+    survey: dict[str, Any],
+) -> None:
+    setup = make(survey, repository="train")
+
+    assert {step.scope for step in setup.steps} == {Scope.SITE}
+    assert {step.do.operation for step in setup.steps} <= finders.FINDERS.keys()
+    texts = [step.do.params for step in setup.steps] + [setup.settings]
+    referred = {mark.split(".")[0] for text in texts for mark in find_marked(text, REF)}
+    by_id = {step.id: step.do.operation for step in setup.steps}
+    assert {by_id[name] for name in referred} <= KEPT.keys()
+
+
+def test_settings_of_the_profile_are_not_made() -> None:
+    role = "arn:aws:iam::111122223333:role/mine"
+
+    setup = make(job_role=role, security_groups=["sg-1"], queue="q")
+
+    ids = {step.id for step in setup.steps}
+    assert not ids & {"job-role", "job-rights", "group", "machine-role", "endpoint"}
+    assert setup.settings["job_role"] == role
+    assert setup.settings["queue"] == "q"
+    assert "subnets" not in setup.settings
+
+
+def test_roles_may_be_taken_by_one_service_each_and_have_no_wildcard_actions() -> None:
+    setup = make(repository="train")
+
+    trusts = {
+        name: json.loads(find_step(setup, f"{name}-role").params["AssumeRolePolicyDocument"])
+        for name in ("job", "execution", "machine")
+    }
+    services = {n: t["Statement"][0]["Principal"]["Service"] for n, t in trusts.items()}
+    assert services == {
+        "job": "ecs-tasks.amazonaws.com",
+        "execution": "ecs-tasks.amazonaws.com",
+        "machine": "ec2.amazonaws.com",
+    }
+    rights = json.loads(find_step(setup, "execution-rights").params["PolicyDocument"])
+    actions = [action for s in rights["Statement"] for action in s["Action"]]
+    assert "ecr:BatchGetImage" in actions
+    assert not [action for action in actions if "*" in action]
+
+
+def test_a_zero_quota_is_named_with_the_request_to_make() -> None:
+    quotas = {"on-demand machines with GPUs (P)": 0, "spot machines without GPUs": 64}
+
+    setup = make({**DEFAULT, "quotas": quotas})
+
+    (note,) = setup.notes
+    assert "--quota-code L-417A185B --desired-value VCPUS --region eu-central-1" in note
+
+
+def test_a_bucket_of_us_east_1_has_no_constraint() -> None:
+    setup = make({**DEFAULT, "region": "us-east-1"})
+
+    configuration = find_step(setup, "bucket").params["CreateBucketConfiguration"]
+    assert list(configuration) == ["Tags"]
