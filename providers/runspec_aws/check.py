@@ -18,6 +18,7 @@ from runspec_aws.resources import (
     known,
     usable_gib,
 )
+from runspec_aws.store import run_secrets
 from runspec_ec2 import ec2_catalogue
 from runspec_jobs.provider import Capacity, Facts, Path, Problem, Spec, did_you_mean
 from runspec_jobs.provider.commands import argv
@@ -437,13 +438,11 @@ def _shared(at: tuple[str | int, ...], key: str, options: AwsOptions) -> Iterato
 
 
 def _secret(at: Path, key: str, source: str) -> Iterator[Problem]:
-    if source == key:
-        message = "a job on AWS Batch reads secrets from a store of AWS, and not from your shell"
-        hint = f"store it in Secrets Manager, write secrets: {{{at[-1]}: NAME}}, and aws-sm:ARN for NAME in the profile"
-        yield Problem(at, message, hint)
-    elif not (SECRETS_MANAGER.fullmatch(source) or PARAMETER.fullmatch(source)):
+    if run_secrets.is_local(source):
+        return
+    if not (SECRETS_MANAGER.fullmatch(source) or PARAMETER.fullmatch(source)):
         message = f"a job on AWS Batch cannot read the profile's source of the secret '{key}'"
-        hint = "keep it in Secrets Manager (aws-sm:ARN) or the Parameter Store (aws-ssm:NAME)"
+        hint = "write env:NAME, or where AWS keeps it: aws-sm:ARN or, in the Parameter Store, aws-ssm:NAME"
         yield Problem(at, message, hint)
 
 

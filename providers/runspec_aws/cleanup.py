@@ -12,6 +12,7 @@ from runspec_aws.lookup import ENVIRONMENT, QUEUE, Kind
 from runspec_aws.naming import batch, s3
 from runspec_aws.session import Session
 from runspec_aws.status.jobs import Jobs
+from runspec_aws.store import run_secrets
 from runspec_aws.store.objects import Objects
 from runspec_jobs.provider import Orphan, Request
 from runspec_jobs.provider.elastic_tasks import NOT_NEEDED
@@ -116,12 +117,14 @@ class OrphanFinder:
 
     def _runs(self, runs: Collection[str]) -> Iterator[Orphan]:
         base = f"{self.files.prefix}/runs/"
-        forgotten = sorted(set(self.files.folders(base)) - set(runs))
+        store = f"s3://{self.session.bucket}/{self.files.prefix}"
+        secrets = run_secrets.left(self.session, store, runs)
+        forgotten = sorted({*self.files.folders(base), *secrets} - set(runs))
         living = self._living(forgotten)
         for run in forgotten:
             alive = run in living
             where = {"bucket": self.session.bucket, "prefix": f"{base}{run}/"}
-            remove = (Request("runspec", "empty_prefix", where),)
+            remove = (*secrets.get(run, ()), Request("runspec", "empty_prefix", where))
             yield Orphan(f"run {run}{', whose job is alive' if alive else ''}", remove, run, alive)
 
     def _living(self, forgotten: Sequence[str]) -> set[str]:

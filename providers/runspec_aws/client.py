@@ -52,6 +52,8 @@ KEPT: Mapping[str, tuple[str, ...]] = {
     "register_job_definition": ("jobDefinitionArn", "jobDefinitionName", "revision"),
     "create_compute_environment": ("computeEnvironmentArn", "computeEnvironmentName"),
     "create_job_queue": ("jobQueueArn", "jobQueueName"),
+    "create_secret": ("ARN", "Name"),
+    "put_secret_value": ("VersionId",),
 }
 
 

@@ -12,6 +12,7 @@ from runspec_aws.infrastructure import lustre
 from runspec_aws.naming import batch, tags
 from runspec_aws.options import OWN_GROUP, AwsOptions
 from runspec_aws.resources import get_chip_access
+from runspec_aws.store import run_secrets
 from runspec_aws.store.layout import AGENT_SHA256, SHARED, store
 from runspec_jobs.provider import Facts, Scope, Spec, Step, content_name
 from runspec_jobs.provider.commands import argv
@@ -121,18 +122,24 @@ def size(spec: Spec, decision: Decision, facts: Facts) -> int:
     return len(json.dumps(content(spec, decision, facts)).encode())
 
 
-def step(spec: Spec, decision: Decision, facts: Facts) -> Step:
-    """Return the step that registers the definition. Equal definitions share one, and no run adds a revision."""
+def step(spec: Spec, decision: Decision, run: str, facts: Facts) -> Step:
+    """Return the step that registers the definition.
+
+    Equal definitions share one, and no run adds a revision. A definition with secrets of a run belongs to that run.
+    """
     definition = content(spec, decision, facts)
+    name, scope, own = content_name(spec.name, definition), Scope.SITE, {}
+    if run_secrets.carried(spec, facts.options):
+        name, scope, own = f"runspec-{run}", Scope.RUN, {"run": run}
     do = batch(
         "register_job_definition",
-        jobDefinitionName=content_name(spec.name, definition),
+        jobDefinitionName=name,
         **definition,
-        tags=tags(facts.options, kind="definition", job=spec.name),
+        tags=tags(facts.options, kind="definition", job=spec.name, **own),
     )
     undo = batch("deregister_job_definition", jobDefinition={"$ref": "definition.jobDefinitionArn"})
     return Step(
-        "definition", "register the job definition", Scope.SITE, do, undo, timing.DEFAULT.settle_s
+        "definition", "register the job definition", scope, do, undo, timing.DEFAULT.settle_s
     )
 
 
@@ -156,7 +163,10 @@ def _container(spec: Spec, decision: Decision, facts: Facts) -> dict[str, Any]:
         container["repositoryCredentials"] = {"credentialsParameter": arn}
     if spec.secrets:
         container["secrets"] = [
-            {"name": variable, "valueFrom": options.secrets[key].partition(":")[2]}
+            {
+                "name": variable,
+                "valueFrom": run_secrets.value_from(variable, options.secrets[key]),
+            }
             for variable, key in spec.secrets.items()
         ]
     if options.user:

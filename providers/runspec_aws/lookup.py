@@ -16,7 +16,8 @@ LEAVING = ("DELETING", "DELETED")
 BUSY = ("CREATING", "UPDATING")
 NOTHING = frozenset(
     "404 NoSuchKey NotFound InvalidPlacementGroup.Unknown "
-    "InvalidLaunchTemplateName.NotFoundException InvalidLaunchTemplateId.NotFound".split()
+    "InvalidLaunchTemplateName.NotFoundException InvalidLaunchTemplateId.NotFound "
+    "ResourceNotFoundException".split()
 )
 Found = Mapping[str, Any] | None
 
@@ -130,6 +131,21 @@ def _made(kind: Kind, key: str) -> Callable[..., Response | None]:
     return look
 
 
+def _secret(session: Session, params: Mapping[str, Any]) -> Response | None:
+    """Return the answer for a secret; one that is being deleted does not exist."""
+    name = params["Name"]
+    ask = lambda: session.look("secretsmanager").describe_secret(SecretId=name)  # noqa: E731
+    answer = absent(ask, "look for a secret")
+    if answer is None or answer.get("DeletedDate"):
+        return None
+    return {"ARN": got(answer, "ARN"), "Name": name}
+
+
+def _nothing(_session: Session, _params: Mapping[str, Any]) -> Response | None:
+    """Return None: only who has the value could say whether it was stored, and storing it again is right."""
+    return None
+
+
 def definition(session: Session, params: Mapping[str, Any]) -> Response | None:
     """Return any active revision: the name is a hash of the content, so all are equal."""
     with translated("describe_job_definitions"):
@@ -150,6 +166,8 @@ FINDERS: Mapping[str, Callable[[Session, Mapping[str, Any]], Response | None]] =
     "create_compute_environment": _made(ENVIRONMENT, "computeEnvironmentName"),
     "create_job_queue": _made(QUEUE, "jobQueueName"),
     "register_job_definition": definition,
+    "create_secret": _secret,
+    "put_secret_value": _nothing,
 }
 
 
@@ -213,6 +231,8 @@ def there(session: Session, undo: Request) -> bool:
                 jobDefinitions=[params["jobDefinition"]]
             )
         return any(d["status"] == "ACTIVE" for d in got(answer, "jobDefinitions"))
+    if operation == "delete_secret":
+        return _secret(session, {"Name": params["SecretId"]}) is not None
     if operation == "delete_object":
         return _object(session, params) is not None
     look = _placement if operation == "delete_placement_group" else _template

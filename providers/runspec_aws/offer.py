@@ -10,9 +10,12 @@ from runspec_aws.decision import Decision, decide
 from runspec_aws.infrastructure import made_queue, own_queue
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import known, runs_on, usable_gib
+from runspec_aws.store import run_secrets
 from runspec_ec2 import aws_price, ec2_catalogue
 from runspec_jobs.provider import Facts, Spec
 from runspec_jobs.provider.machines import (
+    KEPT_H,
+    MONTH_H,
     NOT_READ,
     ChosenMachine,
     ListedPrices,
@@ -28,7 +31,9 @@ from runspec_jobs.provider.machines import (
 def offer(spec: Spec, facts: Facts, listed: ListedPrices = NOT_READ) -> Offer:
     """Return the machines for *spec*; those of an existing queue are not known, except the sizes of Fargate."""
     options: AwsOptions = facts.options
-    decision, standing = decide(spec, options), tuple(_standing(options, listed))
+    decision = decide(spec, options)
+    secrets = len(run_secrets.carried(spec, options))
+    standing = (*_standing(options, listed), *_secrets(secrets, options, listed))
     if options.fargate:
         return _offer_fargate(decision, options, standing, listed)
     if options.queue:
@@ -108,6 +113,15 @@ def _standing(options: AwsOptions, listed: ListedPrices) -> Iterator[StandingCos
         )
         message = f"a NAT gateway, if the subnets have one, besides {data.usd_shown} ({nat.note})"
         yield StandingCost(message, nat.usd, hours=0)
+
+
+def _secrets(count: int, options: AwsOptions, listed: ListedPrices) -> Iterator[StandingCost]:
+    if count:
+        price = aws_price("secret", options.region, listed)
+        what = "a secret" if count == 1 else f"{count} secrets"
+        hourly = None if price.usd is None else count * price.usd / MONTH_H
+        message = f"{what} in Secrets Manager until the run is destroyed ({price.note})"
+        yield StandingCost(message, hourly, hours=KEPT_H)
 
 
 def _offer(

@@ -10,7 +10,7 @@ from runspec_aws.decision import JobKind, JobShape, decide
 from runspec_aws.infrastructure import compute_environments
 from runspec_aws.naming import batch, tags
 from runspec_aws.options import AwsOptions
-from runspec_aws.store import layout
+from runspec_aws.store import layout, run_secrets
 from runspec_jobs.provider import Facts, Parent, Scope, Spec, Step, answer_mark
 
 
@@ -18,12 +18,16 @@ def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
     options: AwsOptions = facts.options
     decision = decide(spec, options)
     queue = compute_environments.queue_name(decision, options)
+    own = run_secrets.carried(spec, options)  # then the definition names secrets of the run
     return (
         *layout.steps(spec, facts),
         *compute_environments.steps(decision, options),
-        job.step(spec, decision, facts),
+        *([] if own else [job.step(spec, decision, run, facts)]),
         layout.record(spec, decision, queue, run, facts),
+        *run_secrets.steps(spec, run, options),
+        *([job.step(spec, decision, run, facts)] if own else []),
         *([signed.step(spec, run, facts)] if options.files == "signed" else []),
+        *run_secrets.values(spec, run, options),
         _submit(spec.name, decision.shape, run, facts),
     )
 

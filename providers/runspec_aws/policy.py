@@ -9,6 +9,7 @@ from typing import Any
 from runspec_aws.naming import partition
 from runspec_aws.options import OWN_GROUP, AwsOptions
 from runspec_aws.resources import asks_region
+from runspec_aws.store import run_secrets
 from runspec_jobs.provider import Request, Step, requests_of
 from runspec_jobs.provider.job_manifest import list_foreign
 
@@ -158,10 +159,11 @@ def _made(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[str
             kind = resource.partition("/")[0]
             known = statements.setdefault(kind, (set(), set()))
             known[0].update(needed)
-            known[1].add(_arn("batch", resource.format(**request.params), options))
+            known[1].add(_arn("batch", resource.format(**_of_any_run(request.params)), options))
     if "job*" in statements:  # a job needs a queue and a definition, and may be terminated
         actions, resources = statements.pop("job*")
-        names = [r.params["jobDefinitionName"] for r in requests if "jobDefinitionName" in r.params]
+        asked = [_of_any_run(r.params) for r in requests]
+        names = [params["jobDefinitionName"] for params in asked if "jobDefinitionName" in params]
         queues = [r.params["jobQueueName"] for r in requests if "jobQueueName" in r.params]
         resources = {
             _arn("batch", "job/*", options),
@@ -171,8 +173,30 @@ def _made(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[str
         yield _statement("Job", {*actions, "batch:TerminateJob"}, resources)
     for kind, (actions, resources) in statements.items():
         yield _statement(kind.title().replace("-", ""), actions, resources)
+    yield from _secrets(requests, options)
     yield from _queued(requests, options)
     yield from _machines(requests, options)
+
+
+def _of_any_run(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return *params* of a definition with the name that it has in any run of the job, if it belongs to one run."""
+    own = params.get("tags", {})
+    if "jobDefinitionName" not in params or "runspec:run" not in own:
+        return params
+    return {**params, "jobDefinitionName": f"runspec-{own['runspec:job']}-"}
+
+
+def _secrets(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[str, Any]]:
+    """https://docs.aws.amazon.com/service-authorization/latest/reference/list_awssecretsmanager.html"""
+    if made := _made_secrets(requests, options):
+        verbs = ("CreateSecret", "DeleteSecret", "DescribeSecret", "PutSecretValue", "TagResource")
+        yield _statement("Secrets", [f"secretsmanager:{verb}" for verb in verbs], made)
+        yield _statement("ListSecrets", ["secretsmanager:ListSecrets"], ["*"])
+
+
+def _made_secrets(requests: Iterable[Request], options: AwsOptions) -> list[str]:
+    names = run_secrets.names(requests)
+    return [_arn("secretsmanager", f"secret:{name}", options) for name in names]
 
 
 def _queued(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[str, Any]]:
@@ -273,7 +297,11 @@ def job_policy(steps: Iterable[Step], options: AwsOptions) -> dict[str, Any]:
         *_targets(list_foreign(steps, written=True), options),
         *(s for container in containers for s in _file_systems(container, options)),
         *_own_group(options),
-        *(_execution(containers, options) if options.execution_role else ()),
+        *(
+            _execution(containers, _made_secrets((s.do for s in steps), options), options)
+            if options.execution_role
+            else ()
+        ),
     ]
     return {"Version": VERSION, "Statement": statements}
 
@@ -357,9 +385,9 @@ def _own_group(options: AwsOptions) -> Iterator[dict[str, Any]]:
 
 
 def _execution(
-    containers: Iterable[Mapping[str, Any]], options: AwsOptions
+    containers: Iterable[Mapping[str, Any]], made: Iterable[str], options: AwsOptions
 ) -> Iterator[dict[str, Any]]:
-    """Return permissions of the execution role: logs, images of private repositories, and secrets.
+    """Return permissions of the execution role: logs, images of private repositories, and secrets, also those *made*.
 
     https://docs.aws.amazon.com/batch/latest/userguide/execution-IAM-role.html
 
@@ -377,10 +405,12 @@ def _execution(
             f"{start}:{i['region']}:{i['account']}:repository/{i['name']}" for i in private
         ]
         yield _statement("ExecutionImages", PULL, repositories)
-    secrets = [s["valueFrom"] for container in containers for s in container.get("secrets", ())]
+    named = [s["valueFrom"] for container in containers for s in container.get("secrets", ())]
+    secrets = [name for name in named if isinstance(name, str)]
     kept = [name for name in secrets if ":secretsmanager:" in name]
     logins = [c["repositoryCredentials"] for c in containers if "repositoryCredentials" in c]
     kept += [login["credentialsParameter"] for login in logins]
+    kept += made
     if kept:
         # The name of a key and a version may follow: .../developerguide/secrets-envvar-secrets-manager.html
         whole = [":".join(name.split(":")[:7]) for name in kept]

@@ -38,6 +38,8 @@ from tests.drawn.aws_truths import (
     FSX,
     GROUP,
     PLACEMENT,
+    SECRET,
+    SECRET_ARN,
     SUBNET,
     TEMPLATE,
 )
@@ -265,6 +267,7 @@ SEEN = worlds(health=st.sampled_from(HEALTH), there=st.booleans())
 MAKE_QUEUE = step("batch", "create_job_queue", jobQueueName=QUEUE)
 MAKE_ENVIRONMENT = step("batch", "create_compute_environment", computeEnvironmentName=ENVIRONMENT)
 NOWHERE = frozenset({"NoSuchKey", "NotFound", "404"})
+NO_SECRET = frozenset({"ResourceNotFoundException"})
 
 
 # Logs
@@ -467,6 +470,12 @@ def making() -> Iterator[Case]:
     )
     good = answers(LaunchTemplateName=TEMPLATE)
     yield Case("CreateLaunchTemplate", "call", called(request), good)
+    request = Request("secretsmanager", "create_secret", {"Name": SECRET})
+    good = answers(ARN=SECRET_ARN, Name=SECRET)
+    yield Case("CreateSecret", "call", called(request), good)
+    value = {"SecretId": SECRET, "SecretString": "x"}
+    request = Request("secretsmanager", "put_secret_value", value)
+    yield Case("PutSecretValue", "call", called(request), answers(VersionId="v1"))
 
 
 def taking_away() -> Iterator[Case]:
@@ -521,8 +530,17 @@ def taking_away() -> Iterator[Case]:
                 lambda account, found: found == ["DeleteObject"][: account.drawn.at],
             )
 
+    gone = {"SecretId": SECRET, "ForceDeleteWithoutRecovery": True}
+    drive = undone(Request("secretsmanager", "delete_secret", gone), "DeleteSecret")
+    nothing: Callable[[Account, Any], bool] = lambda account, found: found == []  # noqa: E731
+    for operation, absent in (("DeleteSecret", frozenset[str]()), ("DescribeSecret", NO_SECRET)):
+        right = right_undo("DeleteSecret")
+        yield Case(operation, "destroy", drive, right, THERE, absent, nothing)
+
 
 def looking() -> Iterator[Case]:
+    make = step("secretsmanager", "create_secret", Name=SECRET)
+    yield Case("DescribeSecret", "find", looked(make), seen, THERE, NO_SECRET)
     for operation, one in (
         ("DescribeJobQueues", MAKE_QUEUE),
         ("DescribeComputeEnvironments", MAKE_ENVIRONMENT),
@@ -557,6 +575,15 @@ def objects() -> Iterator[Case]:
     yield Case("ListObjectsV2", "outputs", outputs, right_outputs, OUTPUTS)
     yield Case("ListObjectsV2", "destroy", emptied, right_emptied, some)
     yield Case("ListObjectsV2", "gc", litter, alive, worlds(pages=pages("run-1", "run-2")))
+    # Who may not list secrets has made none.
+    yield Case(
+        "ListSecrets",
+        "gc",
+        litter,
+        alive,
+        worlds(pages=pages("run-1", "run-2")),
+        around=frozenset({"AccessDenied", "AccessDeniedException"}),
+    )
     yield Case("ListObjectVersions", "destroy", emptied_of_versions, right_versions, some)
     yield Case("DeleteObjects", "destroy", emptied, right_emptied, some)
     yield Case("ListMultipartUploads", "destroy --site", removed, right_removed, UNFINISHED)

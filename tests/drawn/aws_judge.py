@@ -36,7 +36,18 @@ ONCE = Config(
     retries={"mode": "standard", "total_max_attempts": 1},
     read_timeout=60,
 )
-SERVICES = ("batch", "logs", "s3", "ec2", "iam", "sts", "ecr", "service-quotas", "fsx")
+SERVICES = (
+    "batch",
+    "logs",
+    "s3",
+    "ec2",
+    "iam",
+    "sts",
+    "ecr",
+    "service-quotas",
+    "fsx",
+    "secretsmanager",
+)
 PART_BYTES = 4096
 
 

@@ -29,6 +29,8 @@ DEFINITION = "runspec-definition-0123456789ab"
 TEMPLATE, PLACEMENT = "runspec-machine-0123456789ab", "runspec-close-0123456789ab"
 VPC, SUBNET, GROUP = "vpc-1", "subnet-1", "sg-1"
 FSX = "fs-0123456789abcdef0"
+SECRET = f"runspec/{RUN}/TOKEN"
+SECRET_ARN = f"arn:aws:secretsmanager:eu-central-1:123456789012:secret:{SECRET}-a1b2c3"
 FAILED_WITH = 3
 CHILDREN = 6  # of a large array
 
@@ -362,6 +364,28 @@ def describe_offerings(account: Account, params: Params) -> Any:
     return {"InstanceTypeOfferings": made, "NextToken": more}
 
 
+# Secrets Manager
+
+
+def describe_secret(account: Account, params: Params) -> Any:
+    if not account.world.there:
+        return aws_models.refusal("secretsmanager", "ResourceNotFoundException", 400)
+    gone = {"DeletedDate": EARLY} if "DeleteSecret" in account.done else {"DeletedDate": None}
+    return {"ARN": SECRET_ARN, "Name": SECRET, **gone}
+
+
+def list_secrets(account: Account, params: Params) -> Any:
+    """Each name of a page is a run that has a secret."""
+
+    def secret(run: str) -> dict[str, Any]:
+        own = {"runspec:run": run, "runspec:store": f"s3://{BUCKET}/{PREFIX}"}
+        tags = [{"Key": key, "Value": value} for key, value in own.items()]
+        return {"Name": f"runspec/{run}/TOKEN", "Tags": tags}
+
+    found = paged(account, params.get("NextToken"), "SecretList", secret)
+    return {"SecretList": found["SecretList"], "NextToken": found["nextToken"]}
+
+
 def said(**truth: Any) -> Truth:
     return lambda account, params: truth
 
@@ -391,6 +415,11 @@ TRUTHS: Mapping[str, Truth] = {
     "DeleteJobQueue": said(),
     "DescribeJobQueues": describe_queues,
     "GetLogEvents": get_log_events,
+    "CreateSecret": said(ARN=SECRET_ARN, Name=SECRET),
+    "PutSecretValue": said(ARN=SECRET_ARN, VersionId="v1"),
+    "DescribeSecret": describe_secret,
+    "DeleteSecret": said(ARN=SECRET_ARN, Name=SECRET),
+    "ListSecrets": list_secrets,
     "GetObject": get_object,
     "PutObject": put_object,
     "HeadObject": head_object,

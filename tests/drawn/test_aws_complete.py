@@ -15,7 +15,18 @@ from tests.drawn.aws_cases import CASES
 from tests.drawn.aws_truths import TRUTHS
 from tests.drawn.aws_uploads import UPLOADS
 
-SERVICES = ("batch", "logs", "s3", "ec2", "iam", "sts", "ecr", "service-quotas", "fsx")
+SERVICES = (
+    "batch",
+    "logs",
+    "s3",
+    "ec2",
+    "iam",
+    "sts",
+    "ecr",
+    "service-quotas",
+    "fsx",
+    "secretsmanager",
+)
 DRAWN = {case.operation for case in (CASES | UPLOADS).values()}
 # A probe of `doctor --probe`: what it asks is told to a person as it is, and nothing follows from it.
 

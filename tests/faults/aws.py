@@ -79,7 +79,7 @@ class AwsCloud(Cloud):
 
     def client(self, service: str) -> Any:
         env = self.region.env
-        url = env["AWS_ENDPOINT_URL" if service == "s3" else "AWS_ENDPOINT_URL_BATCH"]
+        url = env["AWS_ENDPOINT_URL_BATCH" if service == "batch" else "AWS_ENDPOINT_URL"]
         keys = {name.lower(): value for name, value in KEYS.items()}
         return boto3.client(service, region_name=REGION, endpoint_url=url, **keys)
 
@@ -88,6 +88,9 @@ class AwsCloud(Cloud):
         yield from (f"object {o['Key']}" for o in found.get("Contents", ()))
         uploads = self.client("s3").list_multipart_uploads(Bucket=BUCKET).get("Uploads", ())
         yield from (f"upload {u['Key']}" for u in uploads if u["Key"].startswith(self.folder.name))
+        secrets = self.client("secretsmanager").list_secrets()["SecretList"]
+        own = {"Key": "runspec:store", "Value": f"s3://{BUCKET}/{self.folder.name}"}
+        yield from (f"secret {s['Name']}" for s in secrets if own in s["Tags"])
         batch = self.client("batch")
         for d in batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"]:
             yield f"definition {d['jobDefinitionArn']}"

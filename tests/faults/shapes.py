@@ -25,6 +25,7 @@ SHAPES = {
     "multi-node": Shape(2, "cluster: {nodes: 2}"),
     "signed": Shape(2, "sweep: {n: [1, 2]}", SIGNED),
 }
+SECRET = Shape(spec="secrets: {CANARY: {from: caller}}")
 # The second node may come when the first one's program runs: that begins again with both.
 BOTH = 'until grep -q " 0[.]1 " "$TRUTH"; do sleep 0.1; done'
 ELASTIC = Shape(2, "cluster: {nodes: {min: 1, max: 2}}", quick=BOTH, elastic=True)

@@ -12,7 +12,7 @@ import pytest
 from tests.faults import chosen
 from tests.faults.cells import spread
 from tests.faults.cloud import New
-from tests.faults.shapes import SHAPES, SINGLE
+from tests.faults.shapes import SECRET, SHAPES as EVERYWHERE, SINGLE
 from tests.faults.struck import Case, traced
 from tests.faults.world import Driver
 from tests.support.fault_proxy import FAULTS
@@ -20,24 +20,29 @@ from tests.support.fault_proxy import FAULTS
 RECORD, FILES = "PUT /faults/*/record.json", "PUT /faults/*/files"
 SUBMIT, END, EMPTY = "POST /v1/submitjob", "POST /v1/terminatejob", "POST /faults"
 CHILDREN = "POST /v1/describejobs (2)"  # the first is of the job itself
+SHAPES = {**EVERYWHERE, "secret": SECRET}
+# Requests to Secrets Manager, and to EC2: to make a secret and to store its value, or to look for one and delete it.
+SECRETS = ("POST /", "POST / (2)")
 KILLS = {
-    "apply": (RECORD, FILES, SUBMIT),
+    "apply": (RECORD, *SECRETS, FILES, SUBMIT),
     "cancel": (CHILDREN, END),
-    "destroy": (END, EMPTY),
+    "destroy": (END, *SECRETS, EMPTY),
     "given up": (FILES, SUBMIT),
 }
-STRIKES = {"cancel": (CHILDREN, END), "destroy": (EMPTY,)}
+STRIKES = {"cancel": (CHILDREN, END), "destroy": (EMPTY, *SECRETS)}
 # Signed jobs are ended as any array is; only these two leave more in the bucket than a single job.
 STRUCK = [
-    *(("cancel", shape) for shape in SHAPES if shape != "signed"),
-    *(("destroy", shape) for shape in ("nodes on spot", "signed")),
+    *(("cancel", shape) for shape in SHAPES if shape not in ("signed", "secret")),
+    *(("destroy", shape) for shape in ("nodes on spot", "signed", "secret")),
 ]
 # Those that have most things of their own; the others run with --matrix. Each shape's submission goes wrong below.
 SOME = {
     ("apply", "nodes on spot"),
     ("apply", "signed"),
+    ("apply", "secret"),
     ("cancel", "nodes on spot"),
     ("destroy", "signed"),
+    ("destroy", "secret"),
     ("given up", "nodes on spot"),
 }
 FEWER = [
@@ -86,7 +91,7 @@ def test_a_submission_that_goes_wrong_while_lists_lag_is_one_job_in_the_end(
     wide_pool: list[Driver], region: New, shape: str
 ) -> None:
     case = Case("apply", SHAPES.get(shape, SINGLE), lag_s=2.0)
-    strikes = traced(wide_pool[0], region, "apply", case.shape).strikes(FILES, SUBMIT)
+    strikes = traced(wide_pool[0], region, "apply", case.shape).strikes(*SECRETS, FILES, SUBMIT)
     cells = chosen.spaced(list(itertools.product(FAULTS, strikes)))
 
     wrong = spread(wide_pool, lambda driver, cell: case.broken(driver, region, *cell), cells)

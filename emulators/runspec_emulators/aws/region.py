@@ -104,7 +104,12 @@ class Region(Closing):
         self.name, self.objects = name, objects
         machine = {**self._machine(**settings), **settings.pop("machine_env", {})}
         self.server: Server = serve(
-            Settings(folder / "containers", region=name, machine_env=machine, **settings)
+            Settings(
+                folder / "containers",
+                region=name,
+                machine_env=machine,
+                **{"secrets_url": objects.url, **settings},
+            )
         )
 
     @property

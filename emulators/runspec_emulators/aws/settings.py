@@ -17,13 +17,15 @@ InstanceChoice = Literal["smallest", "largest"]
 class Settings(EmulatorSettings):
     """Times are in seconds. Those of the real service stand in comments, where documented."""
 
-    FIXED = frozenset({"folder", "engine", "region", "account", "podman", "seed"})
+    FIXED = frozenset({"folder", "engine", "region", "account", "podman", "seed", "secrets_url"})
 
     region: str = "us-east-1"
     account: str = "123456789012"
     seed: int = 0
     secrets: Mapping[str, str] = field(default_factory=dict)
     """The secrets in Secrets Manager and the Parameter Store: valueFrom -> value."""
+    secrets_url: str | None = None
+    """Where Secrets Manager has the secrets that are not among *secrets*."""
 
     valid_s: float = 0.02  # CREATING -> VALID, of environments and queues
     delete_s: float = 0.02  # DELETING -> gone

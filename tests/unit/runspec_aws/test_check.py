@@ -157,11 +157,15 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         ("mounts", 0, "source"),
     ),
     "a secret nobody named": ({"secrets": {"T": "hf"}}, {}, ("secrets", "T")),
-    "a secret of the shell": ({"secrets": {"T": {"from": "caller"}}}, {}, ("secrets", "T")),
-    "a secret of this machine": (
+    "a secret of another cloud": (
         {"secrets": {"T": "hf"}},
-        {"secrets": {"hf": "env:T"}},
+        {"secrets": {"hf": "azure-kv:https://v.vault.azure.net/secrets/hf"}},
         ("secrets", "T"),
+    ),
+    "a secret of the shell without execution_role": (
+        {"secrets": {"T": {"from": "caller"}}},
+        {"execution_role": None},
+        ("provider",),
     ),
     "a secret without its ARN": (
         {"secrets": {"T": "hf"}},

@@ -248,6 +248,30 @@ def test_the_execution_role_reads_the_secrets_of_the_job_alone(
     assert [(s["Action"], s["Resource"]) for s in given] == [([action], [resource])]
 
 
+def test_secrets_of_the_shell_are_made_by_who_applies_and_read_by_the_execution_role() -> None:
+    wanted = spec(name="train", secrets={"T": {"from": "caller"}, "U": "hf"})
+    options = {"execution_role": EXECUTION, "secrets": {"hf": "env:HF"}}
+
+    client = policy.policy(steps(wanted, **options).values(), facts(wanted, **options).options)
+    found = {s["Sid"]: s for s in client["Statement"]}
+    read = of_job(wanted, **options)["ExecutionSecrets"]
+
+    secrets = ["arn:aws:secretsmanager:eu-central-1:*:secret:runspec/train-*"]
+    verbs = ("CreateSecret", "DeleteSecret", "DescribeSecret", "PutSecretValue", "TagResource")
+    assert found["Secrets"]["Resource"] == secrets
+    assert found["Secrets"]["Action"] == [f"secretsmanager:{verb}" for verb in verbs]
+    assert (read["Action"], read["Resource"]) == (["secretsmanager:GetSecretValue"], secrets)
+    definition = "arn:aws:batch:eu-central-1:*:job-definition/runspec-train-*"
+    assert definition in found["JobDefinition"]["Resource"]
+    assert definition in found["Job"]["Resource"]
+
+
+def test_a_job_without_secrets_of_the_shell_may_make_none() -> None:
+    found = policy.policy(steps(spec()).values(), facts(spec()).options)
+
+    assert not [s for s in found["Statement"] if "Secrets" in s["Sid"]]
+
+
 def test_the_execution_role_reads_the_login_of_a_private_registry() -> None:
     image = "registry.example.org/team/train:1"
     login = {"registry": "registry.example.org", "registry_secret": f"aws-sm:{LOGIN}"}

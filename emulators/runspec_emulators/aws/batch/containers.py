@@ -13,6 +13,8 @@ from runspec_emulators.aws.batch.resources import FARGATE, named
 from runspec_emulators.aws.batch.world import World
 from runspec_emulators.aws.nodes import engine
 from runspec_emulators.aws.nodes.engine import CannotStart, End, Running, Wanted
+from runspec_emulators.aws.nodes.secret_values import read_secret
+from runspec_emulators.aws.settings import Settings
 
 NOBODY = "http://127.0.0.1:9"  # discard: nothing listens there
 LOG_GROUP = "/aws/batch/job"
@@ -55,7 +57,7 @@ def environment(world: World, job: Job, attempt: Attempt) -> dict[str, str]:
     if not world.settings.link_local:
         env["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = machine(world, job, attempt)
     env.update({e["name"]: e.get("value", "") for e in container.get("environment", ())})
-    env.update(secrets(container, world.settings.secrets))
+    env.update(secrets(container, world.settings))
     env.update(batch_variables(job, attempt))
     # https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-metadata-endpoint-v4.html
     base = "http://169.254.170.2" if world.settings.link_local else world.url
@@ -75,22 +77,16 @@ def machine(world: World, job: Job, attempt: Attempt) -> str:
     return NOBODY if fargate else f"{world.url}{task_metadata.MACHINE}{attempt.token}"
 
 
-def secrets(container: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of the secrets; raise CannotStart for one that is not there.
-
-    https://docs.aws.amazon.com/AmazonECS/latest/developerguide/resource-initialization-error.html
-    """
+def secrets(container: Mapping[str, Any], settings: Settings) -> dict[str, str]:
+    """Return the values of the secrets; raise CannotStart for one that is not there."""
+    known = settings.secrets
     _log_in(container, known)
-    secrets = {}
-    for secret in container.get("secrets", ()):
-        if secret["valueFrom"] not in known:
-            raise CannotStart(
-                "ResourceInitializationError: unable to pull secrets or registry auth: execution "
-                "resource retrieval failed: unable to retrieve secret from asm: service call has "
-                f"been retried 1 time(s): failed to fetch secret {secret['valueFrom']}"
-            )
-        secrets[secret["name"]] = known[secret["valueFrom"]]
-    return secrets
+    return {
+        secret["name"]: known[where]
+        if (where := secret["valueFrom"]) in known
+        else read_secret(settings.secrets_url, settings.region, where)
+        for secret in container.get("secrets", ())
+    }
 
 
 def _log_in(container: Mapping[str, Any], known: Mapping[str, str]) -> None:

@@ -22,7 +22,7 @@ TABLES = {
     kind: json.loads((ROOT / "providers" / file).read_text())["table"]
     for kind, file in FILES.items()
 }
-UNITS = {"hour", "vCPU hour", "GB hour", "GB", "GB month", "1,000 requests"}
+UNITS = {"hour", "secret month", "vCPU hour", "GB hour", "GB", "GB month", "1,000 requests"}
 ROWS = [pytest.param(one, id=f"{k} {one.item}") for k in TABLES for one in read_services(TABLES[k])]
 
 

@@ -1,0 +1,104 @@
+"""Secrets of this machine: each run has its own in Secrets Manager, from which AWS Batch passes them to containers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from runspec_aws.errors import FORBIDDEN, code_of, got, translated
+from runspec_aws.naming import tags
+from runspec_aws.options import AwsOptions
+from runspec_aws.session import Session
+from runspec_aws.store.layout import store
+from runspec_jobs.provider import CredentialsError, Request, Scope, Spec, Step
+
+ROOT = "runspec"
+LOCAL = ("env:", "file:")  # sources that only the machine of the user can read
+SETTLE_S = 5.0  # operations are eventually consistent: .../secretsmanager/latest/apireference/
+
+
+def is_local(source: str) -> bool:
+    return source.startswith(LOCAL)
+
+
+def carried(spec: Spec, options: AwsOptions) -> Mapping[str, str]:
+    """Return the variables whose values Secrets Manager keeps for a run, with their sources on this machine."""
+    sources = {variable: options.secrets.get(key, "") for variable, key in spec.secrets.items()}
+    return {variable: source for variable, source in sources.items() if is_local(source)}
+
+
+def value_from(variable: str, source: str) -> Any:
+    """Return where AWS Batch reads a secret: an ARN, which Secrets Manager chooses for one of this machine."""
+    if is_local(source):
+        return {"$ref": f"secret-{variable}.ARN"}
+    return source.partition(":")[2]
+
+
+def steps(spec: Spec, run: str, options: AwsOptions) -> Iterator[Step]:
+    """Yield the steps that make the secrets of *run*, without values.
+
+    A name ends with a variable, because one that ends as an ARN does could be taken for it.
+    https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_CreateSecret.html
+    """
+    own = tags(options, run=run, job=spec.name, store=store(options))
+    for variable in carried(spec, options):
+        name = f"{ROOT}/{run}/{variable}"
+        do = _secrets(
+            "create_secret",
+            Name=name,
+            Description="made by runspec for one run, and deleted with it",
+            Tags=[{"Key": key, "Value": value} for key, value in own.items()],
+        )
+        title = f"make a secret for {variable} in Secrets Manager"
+        yield Step(f"secret-{variable}", title, Scope.RUN, do, _deletion(name), SETTLE_S)
+
+
+def values(spec: Spec, run: str, options: AwsOptions) -> Iterator[Step]:
+    """Yield the steps that store the values of the secrets of *run*.
+
+    They come right before the job, and are repeated if they were interrupted, so that a job never starts with a value
+    that the caller has changed since.
+    """
+    for variable, source in carried(spec, options).items():
+        where = {"SecretId": f"{ROOT}/{run}/{variable}"}
+        do = _secrets("put_secret_value", **where, SecretString={"$secret": source})
+        yield Step(f"value-{variable}", f"store the value of {variable}", Scope.RUN, do)
+
+
+def _secrets(operation: str, **params: Any) -> Request:
+    return Request("secretsmanager", operation, params)
+
+
+def _deletion(name: str) -> Request:
+    """Return the deletion of a secret, at once: one that waits for its deletion could be read until then."""
+    return _secrets("delete_secret", SecretId=name, ForceDeleteWithoutRecovery=True)
+
+
+def names(requests: Iterable[Request]) -> list[str]:
+    """Return the names of secrets that *requests* make, with `*` in place of what differs between runs of a job."""
+    made = [r.params for r in requests if r.operation == "create_secret"]
+    tagged = [({tag["Key"]: tag["Value"] for tag in p["Tags"]}, p["Name"]) for p in made]
+    return [f"{ROOT}/{own['runspec:job']}-*" for own, _ in tagged]
+
+
+def left(session: Session, where: str, runs: Collection[str]) -> dict[str, list[Request]]:
+    """Return deletions of the secrets of runs at the store *where* that are not among *runs*, by the run.
+
+    Who may not list secrets has made none: `runspec policy` permits both together.
+    """
+    found: dict[str, list[Request]] = {}
+    pages = session.look("secretsmanager").get_paginator("list_secrets")
+    begins = [{"Key": "name", "Values": [f"{ROOT}/"]}]
+    try:
+        with translated("list_secrets"):
+            listed = [s for page in pages.paginate(Filters=begins) for s in got(page, "SecretList")]
+    except CredentialsError as exc:
+        if code_of(exc) in FORBIDDEN:
+            return {}
+        raise
+    for secret in listed:
+        own = {tag["Key"]: tag["Value"] for tag in secret.get("Tags", ())}
+        run = own.get("runspec:run", "")
+        if own.get("runspec:store") == where and run and run not in runs:
+            found.setdefault(run, []).append(_deletion(secret["Name"]))
+    return found
