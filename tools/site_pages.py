@@ -13,24 +13,25 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from runspec_jobs import manual
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTSIDE = re.compile(r"\]\(\.\./([^)\s]+)\)")
-SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
-ROW = re.compile(r"^\| \[([^\]]+)\]\(([\w-]+\.md)\)", re.MULTILINE)
 
 
-def read_navigation(index: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Yield each section of the page index.md with the titles and files of its pages.
+def make_navigation(index: str) -> list[object]:
+    """Return the navigation that the page index.md has.
 
-    >>> list(read_navigation("## Start\\n| [Tutorial](tutorial.md) | from nothing |\\n"))
-    [('Start', [('Tutorial', 'tutorial.md')])]
+    >>> make_navigation("## Start\\n| [Tutorial](tutorial.md) | from nothing |\\n")
+    [{'Home': 'index.md'}, {'Start': [{'Tutorial': 'tutorial.md'}]}]
     """
-    parts = SECTION.split(index)[1:]
-    for section, text in zip(parts[::2], parts[1::2], strict=True):
-        yield section, ROW.findall(text)
+    sections: dict[str, list[object]] = {}
+    for page in manual.parse_index(index):
+        sections.setdefault(page.section, []).append({page.title: f"{page.name}.md"})
+    return [{"Home": "index.md"}, *({title: rows} for title, rows in sections.items())]
 
 
 def read_repository() -> str:
@@ -47,10 +48,7 @@ def copy_pages(target: Path, pages: Mapping[str, str], repository: str) -> None:
 
 def make_configuration(base: str, index: str, repository: str) -> str:
     """Return the configuration with the navigation and the address of the repository."""
-    nav: list[object] = [{"Home": "index.md"}]
-    for section, rows in read_navigation(index):
-        nav.append({section: [{title: file} for title, file in rows]})
-    text = json.dumps(nav).replace(
+    text = json.dumps(make_navigation(index)).replace(
         '": ', '" = '
     )  # a table of JSON is one of TOML, but for the colons
     more = f'nav = {text}\nrepo_url = "{repository}"\n'

@@ -50,7 +50,7 @@ RIGHTS = "run `runspec policy job.yaml` to see the permissions that are needed, 
 UNTRUSTED = "this machine does not trust the server's certificate"
 TRUST = (
     "behind a company's proxy, set AWS_CA_BUNDLE to the file with the proxy's CA certificate: "
-    "see docs/networks.md"
+    "see runspec docs networks"
 )
 LOGIN = (
     "log in again (aws sso login), or set account_profile; then repeat the command, which continues"

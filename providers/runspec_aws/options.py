@@ -164,7 +164,7 @@ class AwsOptions(Options):
     instance_types: Anyone[tuple[Word, ...]] = Field(
         default=(),
         description="EC2 instance types to use, instead of those that runspec chooses: see "
-        "docs/machines.md.",
+        "runspec docs machines.",
     )
     reservation: Anyone[Reservation | None] = Field(
         default=None,
@@ -247,7 +247,7 @@ providers:
     bucket: my-bucket                 # an existing bucket; all keys begin with runspec/
     # The role of the job itself: runspec policy --job JOB.yaml prints the permissions that it needs.
     job_role: arn:aws:iam::123456789012:role/runspec-job
-    # Without a job role, and for images without Python: files: signed, see docs/aws-batch.md.
+    # Without a job role, and for images without Python: files: signed, see runspec docs aws-batch.
     # The role that pulls images, reads secrets and writes logs: the policy AmazonECSTaskExecutionRolePolicy.
     execution_role: arn:aws:iam::123456789012:role/ecsTaskExecutionRole
     # An existing job queue, which runspec uses as it is:

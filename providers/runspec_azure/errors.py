@@ -47,7 +47,7 @@ UNTRUSTED = re.compile(
 )
 TRUST = (
     "behind a company's proxy, set REQUESTS_CA_BUNDLE and SSL_CERT_FILE to the file with the proxy's CA "
-    "certificate: see docs/networks.md"
+    "certificate: see runspec docs networks"
 )
 
 

@@ -23,7 +23,7 @@ def examine(options: BatchAiOptions) -> Iterator[Finding]:
     try:
         arm = Arm(options, retries=RETRIES)
     except RunspecError as exc:  # the public endpoint was shut down, so nothing else matters
-        yield Finding(exc.message, False, exc.hint or "see docs/azure-batch-ai.md")
+        yield Finding(exc.message, False, exc.hint or "see runspec docs azure-batch-ai")
         return
     missing = list(_missing(options))
     yield from missing

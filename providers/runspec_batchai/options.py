@@ -238,7 +238,7 @@ class BatchAiOptions(Options):
     )
     vm_size: Anyone[Word | None] = Field(
         default=None,
-        description="Size of the machines, instead of the one that runspec chooses: see docs/machines.md.",
+        description="Size of the machines, instead of the one that runspec chooses: see runspec docs machines.",
     )
     scale: Anyone[Literal["auto", "manual"]] = Field(
         default="auto",

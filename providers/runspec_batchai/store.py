@@ -60,7 +60,7 @@ class Store:
         if self._blobs is None:
             if not self.named:
                 what = "the profile has no `storage_account` or no `container`"
-                raise UsageError(what, "see docs/azure-batch-ai.md")
+                raise UsageError(what, "see runspec docs azure-batch-ai")
             known = self.options
             key = known.secrets.get(known.storage_key)
             if key is not None and key.startswith("azure-kv:"):

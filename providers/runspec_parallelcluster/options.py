@@ -259,7 +259,7 @@ class ParallelClusterOptions(SlurmOptions):
     instance_types: Anyone[tuple[Word, ...]] = Field(
         default=(),
         description="EC2 instance types to use, instead of those that runspec chooses: see "
-        "docs/machines.md.",
+        "runspec docs machines.",
     )
     min_count: Anyone[Count] = Field(
         default=0, description="Number of machines that each queue always has."

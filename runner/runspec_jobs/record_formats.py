@@ -11,7 +11,7 @@ from typing import Any
 from runspec_jobs import __version__
 from runspec_jobs.errors import Newer
 
-HINT = "upgrade runspec, as docs/upgrades.md says"
+HINT = "upgrade runspec, as runspec docs upgrades says"
 
 
 def make_format_keys(known: str) -> dict[str, str]:

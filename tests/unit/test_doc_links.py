@@ -6,24 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-import site_pages
 
+from runspec_jobs import manual
 from tests.support.root import ROOT
 
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://)([^)\s]+)\)")
-HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-ANCHOR = re.compile(r'<a id="([^"]+)"></a>')
-
-
-def anchor(heading: str) -> str:
-    """Return the anchor that GitHub gives a heading.
-
-    >>> anchor("`launch`: how nodes start")
-    'launch-how-nodes-start'
-    """
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def is_there(page: Path, link: str) -> bool:
@@ -31,8 +20,7 @@ def is_there(page: Path, link: str) -> bool:
     target = page.parent / path if path else page
     if not target.exists():
         return False
-    text = FENCED.sub("", target.read_text()) if name else ""
-    return not name or name in {*map(anchor, HEADING.findall(text)), *ANCHOR.findall(text)}
+    return not name or name in manual.list_anchors(target.read_text())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -57,10 +45,10 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
 def test_the_navigation_of_the_site_has_every_page_once() -> None:
     """It is that of docs/index.md: a new page gets a row there."""
     index = (ROOT / "docs" / "index.md").read_text()
-    listed = [file for _, rows in site_pages.read_navigation(index) for _, file in rows]
+    listed = [page.name for page in manual.parse_index(index)]
 
     assert sorted(listed) == sorted(
-        page.name for page in (ROOT / "docs").glob("*.md") if page.name != "index.md"
+        {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index"}
     )
 
 

@@ -256,7 +256,12 @@ def test_the_wheel_holds_the_packages_and_nothing_else(tmp_path: Path) -> None:
     sources = {
         n.split("/", 1)[1] for n in kept() if n.startswith(("runner/", "providers/", "emulators/"))
     }
-    assert {n for n in names if ".dist-info/" not in n} == sources
+    pages = {
+        f"runspec_jobs/manual/pages/{n.removeprefix('docs/')}"
+        for n in kept()
+        if re.fullmatch(r"docs/[^/]+\.md", n)
+    }
+    assert {n for n in names if ".dist-info/" not in n} == sources | pages
 
 
 @pytest.mark.process

@@ -46,7 +46,7 @@ def convert(file: ForeignFile, second: ForeignFile | None) -> Imported:
     if any("queue" not in draft.settings for draft in drafts):
         needed += ["subnets", "security_groups", "instance_role"]
     notes.add(
-        f"the file does not say {', '.join(needed)}: add them to the profile, see docs/aws-batch.md"
+        f"the file does not say {', '.join(needed)}: add them to the profile, see runspec docs aws-batch"
     )
     return write_imported(drafts, notes)
 
@@ -233,7 +233,8 @@ def _take_queue(definition: ForeignMap, request: ForeignMap, draft: Draft) -> No
     for parent in request.maps("dependsOn"):
         parent.skip("jobId", "type")
         parent.notes.lose(
-            "dependsOn", "write the jobs into one file, and name them under needs: docs/chains.md"
+            "dependsOn",
+            "write the jobs into one file, and name them under needs: runspec docs chains",
         )
 
 

@@ -34,7 +34,7 @@ NO_ETAG = f'"{"0" * 32}"'  # of no object
 WHY = "two jobs of one run could both run"
 STORE = (
     "use a store with conditional writes, such as Amazon S3, or a newer version of this one; "
-    "see docs/networks.md"
+    "see runspec docs networks"
 )
 INTERFERED = frozenset({"ConditionalRequestConflict", "409"})
 

@@ -234,7 +234,7 @@ providers:
     max_nodes: 16
     # Pool allocation mode of the account (portal: Properties), if it is not the usual batch-service:
     # pool_allocation: user-subscription
-    # For images without Python: files: signed, see docs/azure-batch.md.
+    # For images without Python: files: signed, see runspec docs azure-batch.
     # registry: mine.azurecr.io
     # registry_user: mine
     # registry_password: env:REGISTRY_PASSWORD

@@ -239,7 +239,9 @@ def _take_account(draft: Draft, option: Option) -> None:
 
 def _take_dependency(draft: Draft, option: Option) -> None:
     if "$" in option.value:
-        draft.lose(option, "name the jobs in settings `after`, or write a chain: docs/chains.md")
+        draft.lose(
+            option, "name the jobs in settings `after`, or write a chain: runspec docs chains"
+        )
     else:
         draft.settings["after"] = option.value.split(",")
 

@@ -26,7 +26,7 @@ from runspec_jobs.first.program import (
 from runspec_jobs.load import inputs, registry, source, trust
 from runspec_jobs.load.registry import translate_import_errors as translate_import_errors
 from runspec_jobs.load.source import InvalidSpec, SourceFile
-from runspec_jobs.manual import TEXTS as TEXTS, Entry as Entry
+from runspec_jobs.manual import TEXTS as TEXTS, Entry as Entry, Page as Page
 from runspec_jobs.provider import (
     Finding as Finding,
     Options,
@@ -263,6 +263,33 @@ def explain(asked: str) -> list[Entry]:
             f"nothing explains '{asked}'", did_you_mean(asked, manual.list_known()) or takes
         )
     return rows
+
+
+def list_pages() -> list[Page]:
+    """Return the pages of the documentation, in the order of its index."""
+    return manual.list_pages()
+
+
+def read_page(asked: str) -> str:
+    """Return a page, or a section of it: `profile`, `profile#trust`, `docs/profile.md#trust`.
+
+    Raises UsageError if there is no such page or section.
+    """
+    path, _, anchor = asked.partition("#")
+    name = path.removeprefix("docs/").removesuffix(".md")
+    known = manual.list_page_names()
+    if name not in known:
+        raise UsageError(
+            f"there is no page '{name}'", did_you_mean(name, known) or "runspec docs --list"
+        )
+    text = manual.read_page(name)
+    if not anchor:
+        return text
+    section = manual.cut_section(text, anchor)
+    if section is None:
+        hint = did_you_mean(anchor, manual.list_anchors(text)) or f"runspec docs {name}"
+        raise UsageError(f"the page '{name}' has no section '{anchor}'", hint)
+    return section
 
 
 def list_findings(provider: str | None = None, *, node: bool = False) -> Iterator[About]:

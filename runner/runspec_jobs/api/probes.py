@@ -31,7 +31,7 @@ from runspec_jobs.provider.probe import Observation, Probe as Probe, Verdict as 
 from runspec_jobs.state import probe_leftovers
 from runspec_jobs.state.probe_leftovers import Left as Left, Session
 
-PAGE = "docs/unverified.md"
+PAGE = "runspec docs unverified"
 READABLE = ("env:", "file:")  # secrets that this machine reads
 
 

@@ -125,4 +125,4 @@ def _explain_unsampled(status: Status) -> str:
         (attempt.began_s, attempt.ended_s) for node in status.nodes for attempt in node.attempts
     ]
     long = any(began and ended and ended - began > SAMPLED_S for began, ended in times)
-    return "not sampled: see docs/usage.md" if long else ""
+    return "not sampled: see runspec docs usage" if long else ""

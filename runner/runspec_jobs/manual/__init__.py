@@ -1,4 +1,4 @@
-"""Reads the tables of the pages, and finds the rows that a word or a message is about."""
+"""The pages of the documentation, which are in the package; and the rows of their tables, by what they are about."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from pathlib import Path
 
 from runspec_agent.base.light_typing import NamedTuple
 
-HERE = Path(__file__).parent
+PAGES = Path(__file__).parent / "pages"
+INDEX = "index"
+INDEX_SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
+INDEX_ROW = re.compile(r"^\| \[([^\]]+)\]\(([\w-]+)\.md\) \| (.*) \|$", re.MULTILINE)
+FENCE = re.compile(r"^ *```")
+PAGE_HEADING = re.compile(r"^(#+) (.+)$")
+PAGE_ANCHOR = re.compile(r'<a id="([^"]+)"></a>')
 # The kind of what stands in the first column, by the page and the title of that column.
 KINDS = {
     ("exit-codes.md", "code"): "exit code of runspec",
@@ -65,7 +71,7 @@ class Entry(NamedTuple):
 def read_entries() -> tuple[Entry, ...]:
     """Return all rows of all pages, in their order."""
     pages = dict.fromkeys(page for page, _ in KINDS)
-    return tuple(e for page in pages for e in parse_rows(page, (HERE / page).read_text("utf-8")))
+    return tuple(e for page in pages for e in parse_rows(page, read_page(page.removesuffix(".md"))))
 
 
 def parse_rows(page: str, text: str) -> Iterator[Entry]:
@@ -131,14 +137,92 @@ def _strip_markdown(text: str) -> str:
     """Return Markdown as it is printed: a link as its text, with the address or page behind it.
 
     >>> _strip_markdown("see [profiles](profile.md#trust)")
-    'see profiles (docs/profile.md#trust)'
+    'see profiles (runspec docs profile#trust)'
     """
 
     def show_link(link: re.Match[str]) -> str:
         text, target = link.groups()
         if "://" in target or target.startswith("#"):
             return text if target.startswith("#") else f"{text} ({target})"
-        page = target.removeprefix("../") if target.startswith("../") else f"docs/{target}"
-        return f"{text} ({page})"
+        if target.startswith("../"):
+            return f"{text} ({target.removeprefix('../')})"
+        return f"{text} (runspec docs {target.replace('.md', '', 1)})"
 
     return LINK.sub(show_link, text)
+
+
+class Page(NamedTuple):
+    """A page: its name, as in `runspec docs NAME`, its title, what it is about, and the section of the index."""
+
+    name: str
+    title: str
+    about: str
+    section: str
+
+
+def list_pages() -> list[Page]:
+    """Return all pages but the index, in its order."""
+    return list(parse_index((PAGES / f"{INDEX}.md").read_text("utf-8")))
+
+
+def parse_index(text: str) -> Iterator[Page]:
+    """Yield the pages that the page index.md lists.
+
+    >>> next(parse_index("## Start\\n| [Tutorial](tutorial.md) | from nothing |\\n"))
+    Page(name='tutorial', title='Tutorial', about='from nothing', section='Start')
+    """
+    parts = INDEX_SECTION.split(text)[1:]
+    for section, rows in zip(parts[::2], parts[1::2], strict=True):
+        for title, name, about in INDEX_ROW.findall(rows):
+            yield Page(name, title, about, section)
+
+
+def list_page_names() -> list[str]:
+    return sorted(path.stem for path in PAGES.glob("*.md"))
+
+
+def read_page(name: str) -> str:
+    """Return the text of a page. Raises OSError if there is none of that name."""
+    return (PAGES / f"{name}.md").read_text("utf-8")
+
+
+def make_anchor(heading: str) -> str:
+    """Return the anchor that GitHub gives a heading.
+
+    >>> make_anchor("`launch`: how nodes start")
+    'launch-how-nodes-start'
+    """
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def list_anchors(text: str) -> list[str]:
+    """Return the anchors of a page: those of its headings, and those that are written."""
+    return [anchor for _, _, anchor in _list_places(text)]
+
+
+def cut_section(text: str, anchor: str) -> str | None:
+    """Return what a reader sees from *anchor* to the next heading of the same level; None if there is no such anchor.
+
+    >>> cut_section("# A\\n\\n## B\\nb\\n\\n### C\\nc\\n\\n## D\\n", "b")
+    '## B\\nb\\n\\n### C\\nc\\n'
+    """
+    lines = text.splitlines()
+    places = list(_list_places(text))
+    for number, (line, level, found) in enumerate(places):
+        if found == anchor:
+            ends = (at for at, other, _ in places[number + 1 :] if 0 < other <= (level or 6))
+            return "\n".join(lines[line : next(ends, len(lines))]).rstrip() + "\n"
+    return None
+
+
+def _list_places(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the number of the line of each anchor, the level of its heading, 0 for none, and the anchor."""
+    fenced = False
+    for number, line in enumerate(text.splitlines()):
+        fenced ^= bool(FENCE.match(line))
+        if fenced:
+            continue
+        if heading := PAGE_HEADING.match(line):
+            yield number, len(heading[1]), make_anchor(heading[2])
+        for written in PAGE_ANCHOR.findall(line):
+            yield number, 0, written

@@ -45,7 +45,7 @@ class OutputsOptions(Options):
       runspec outputs mnist
       runspec outputs search --best --path '*.pt'
 
-    More: docs/resume.md
+    More: runspec docs resume
     """
 
     run: str = RUN
@@ -67,7 +67,7 @@ class FetchOptions(Options):
       runspec fetch mnist out/
       runspec fetch search out/ --best --output model
 
-    More: docs/resume.md
+    More: runspec docs resume
     """
 
     run: str = RUN
@@ -96,7 +96,7 @@ class ShellOptions(Options):
       runspec shell mnist -- nvidia-smi
       runspec shell --new job.yaml
 
-    More: docs/interactive.md
+    More: runspec docs interactive
     """
 
     run: str = argument(
@@ -134,7 +134,7 @@ class TunnelOptions(Options):
       runspec tunnel mnist 8888
       runspec tunnel mnist 9000:8888 --node 1
 
-    More: docs/parallelcluster.md
+    More: runspec docs parallelcluster
     """
 
     run: str = RUN
@@ -154,7 +154,7 @@ class AdoptOptions(Options):
       runspec adopt aws-batch
       runspec adopt aws-batch mnist-7k2m9p
 
-    More: docs/adopt.md
+    More: runspec docs adopt
     """
 
     provider: str = argument("PROVIDER", "the provider of the run", complete=suggestions.providers)
@@ -171,7 +171,7 @@ class ResizeOptions(Options):
       runspec resize mnist 4
       runspec resize search 2 --task 3
 
-    More: docs/elastic.md
+    More: runspec docs elastic
     """
 
     run: str = RUN
@@ -189,7 +189,7 @@ class ReleaseOptions(Options):
       runspec release mnist 3
       runspec release mnist 8 9 10 11
 
-    More: docs/elastic.md
+    More: runspec docs elastic
     """
 
     run: str = RUN
@@ -207,7 +207,7 @@ class CancelOptions(Options):
       runspec cancel mnist
       runspec cancel mnist-7k2m9p
 
-    More: docs/exit-codes.md
+    More: runspec docs exit-codes
     """
 
     run: str = RUN_OR_CHAIN
@@ -221,7 +221,7 @@ class DestroyOptions(Options):
       runspec destroy mnist
       runspec destroy --ended --older-than 7d
 
-    More: docs/upgrades.md
+    More: runspec docs upgrades
     """
 
     run: str | None = MAYBE_RUN
@@ -267,7 +267,7 @@ class GcOptions(Options):
       runspec gc aws-batch
       runspec gc aws-batch --yes
 
-    More: docs/aws-batch.md
+    More: runspec docs aws-batch
     """
 
     provider: str = argument("PROVIDER", "the provider to search", complete=suggestions.providers)

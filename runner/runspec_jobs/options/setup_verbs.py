@@ -21,7 +21,7 @@ class DoctorOptions(Options):
       runspec doctor aws-batch job.yaml
       runspec doctor aws-batch --probe
 
-    More: docs/doctor.md
+    More: runspec docs doctor
     """
 
     provider: str | None = argument_or(
@@ -43,7 +43,7 @@ class DoctorOptions(Options):
     probe: bool = flag(
         "--probe",
         help="test, in your own account, what runspec assumes about the service "
-        "(docs/unverified.md)",
+        "(runspec docs unverified)",
     )
     only: str | None = option("--only", "ID,...", "with --probe: run only these probes")
     yes: bool = flag("--yes", help="with --probe: do not ask for confirmation")
@@ -76,7 +76,7 @@ class ExplainOptions(Options):
       runspec explain 75
       runspec explain retry.spot_attempts
 
-    More: docs/troubleshooting.md
+    More: runspec docs troubleshooting
     """
 
     asked: Sequence[str] = argument(
@@ -88,6 +88,29 @@ class ExplainOptions(Options):
     as_json: bool = AS_JSON
 
 
+class DocsOptions(Options):
+    """Show a page of the documentation, or list the pages.
+
+    Examples:
+      runspec docs tutorial
+      runspec docs profile#trust
+
+    More: runspec docs index
+    """
+
+    page: str | None = argument_or(
+        None,
+        "PAGE[#SECTION]",
+        "the page, or one section of it (default: list the pages)",
+        complete=suggestions.pages,
+    )
+    listed: bool = flag("--list", "-l", help="list the pages")
+    as_json: bool = AS_JSON
+
+    def check(self) -> None:
+        exclusive({"PAGE": self.page is not None, "--list": self.listed})
+
+
 class ProvidersOptions(Options):
     """List the providers.
 
@@ -95,7 +118,7 @@ class ProvidersOptions(Options):
       runspec providers
       runspec providers --json
 
-    More: docs/provider.md
+    More: runspec docs provider
     """
 
     as_json: bool = AS_JSON
@@ -110,14 +133,14 @@ class SetupOptions(Options):
       runspec setup aws-batch --set region=eu-central-1
       runspec setup aws-batch --undo
 
-    More: docs/setup.md
+    More: runspec docs setup
     """
 
     provider: str = argument("PROVIDER", "the provider", complete=suggestions.providers)
     settings: Sequence[str] = option(
         "--set",
         "NAME=VALUE",
-        "a setting of the profile, or of the setup (docs/setup.md); may be repeated",
+        "a setting of the profile, or of the setup (runspec docs setup); may be repeated",
         default=(),
         several=True,
     )
@@ -140,7 +163,7 @@ class PolicyOptions(Options):
       runspec policy job.yaml
       runspec policy --job job.yaml
 
-    More: docs/aws-batch.md
+    More: runspec docs aws-batch
     """
 
     file: Path = SPEC_HERE
@@ -164,7 +187,7 @@ class TrustOptions(Options):
       runspec trust runspec-profile.yaml
       runspec trust --list
 
-    More: docs/profile.md
+    More: runspec docs profile
     """
 
     file: Path | None = argument_or(
@@ -189,7 +212,7 @@ class CompletionOptions(Options):
       eval "$(runspec completion bash)"
       runspec completion fish > ~/.config/fish/completions/runspec.fish
 
-    More: README.md
+    More: runspec docs everyday
     """
 
     shell: str = argument(
@@ -204,7 +227,7 @@ class HelpOptions(Options):
       runspec help
       runspec help apply
 
-    More: README.md
+    More: runspec docs everyday
     """
 
     verb: str | None = argument_or(None, "COMMAND", "the command")
@@ -217,7 +240,7 @@ class VersionOptions(Options):
       runspec version
       runspec --version
 
-    More: docs/upgrades.md
+    More: runspec docs upgrades
     """
 
 

@@ -31,7 +31,7 @@ class InitOptions(Options):
       runspec init train.py
       runspec init --provider aws-batch train.yaml
 
-    More: docs/init.md
+    More: runspec docs init
     """
 
     file: Path = argument_or(
@@ -60,7 +60,7 @@ class ValidateOptions(Options):
       runspec validate job.yaml
       runspec validate --quiet specs/*.yaml
 
-    More: docs/reference.md
+    More: runspec docs reference
     """
 
     files: Sequence[Path] = argument_or(
@@ -84,7 +84,7 @@ class PlanOptions(Options):
       runspec plan job.yaml
       runspec plan --diff --set cluster.nodes=4 job.yaml
 
-    More: docs/exit-codes.md
+    More: runspec docs exit-codes
     """
 
     file: Path = SPEC_AND_WORDS
@@ -124,7 +124,7 @@ class ImportOptions(Options):
       runspec import train.sbatch --to .
       runspec import definition.json --with submit.json --to converted/
 
-    More: docs/import.md
+    More: runspec docs import
     """
 
     file: Path = argument("FILE", "the job file of another tool, known by its content", read=Path)
@@ -154,7 +154,7 @@ class SchemaOptions(Options):
       runspec schema > job.schema.json
       runspec schema runspec.status/v1
 
-    More: docs/reference.md
+    More: runspec docs reference
     """
 
     form: str | None = argument_or(None, "FORMAT", "a format of --json, such as runspec.status/v1")

@@ -36,7 +36,7 @@ class SimulateOptions(Options):
       runspec simulate job.yaml --prices prices.csv --scaling scaling.yaml --samples 60000
       runspec simulate job.yaml --prices prices.yaml --scaling scaling.json --samples 60000 --take on-demand=2,spot=4
 
-    More: docs/simulate.md
+    More: runspec docs simulate
     """
 
     file: Path = SPEC
@@ -104,7 +104,7 @@ class ApplyOptions(Options):
       runspec apply --detach --resume job.yaml
       runspec apply --set cluster.nodes=4 job.yaml -- --epochs 10
 
-    More: docs/inside.md
+    More: runspec docs inside
     """
 
     file: Path = SPEC_AND_WORDS
@@ -137,7 +137,7 @@ class RehearseOptions(Options):
       runspec rehearse job.yaml -- --epochs 1
       runspec rehearse --folder rehearsed/ job.yaml
 
-    More: docs/aws-batch.md
+    More: runspec docs aws-batch
     """
 
     file: Path = SPEC_HERE

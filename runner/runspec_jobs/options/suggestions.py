@@ -90,6 +90,13 @@ def explained(incomplete: str) -> list[str]:
     return []
 
 
+def pages(incomplete: str) -> list[str]:
+    """Return the pages of the documentation."""
+    from runspec_jobs import manual
+
+    return [name for name in manual.list_page_names() if name.startswith(incomplete)]
+
+
 def providers(incomplete: str) -> list[str]:
     names = {point.name for point in entry_points.read(PROVIDERS)}
     return sorted(name for name in names if name.startswith(incomplete))

@@ -27,7 +27,7 @@ class ListOptions(Options):
       runspec list --alive --watch
       runspec list --failed --since 7d
 
-    More: docs/status.md
+    More: runspec docs status
     """
 
     destroyed: bool = flag("--all", "-a", help="also list destroyed runs")
@@ -71,7 +71,7 @@ class StatusOptions(Options):
       runspec status mnist --watch
       runspec status mnist-7k2m9p --json
 
-    More: docs/status.md
+    More: runspec docs status
     """
 
     run: str = RUN_OR_CHAIN
@@ -91,7 +91,7 @@ class CostOptions(Options):
       runspec cost --since 30d
       runspec cost --by provider --json
 
-    More: docs/machines.md
+    More: runspec docs machines
     """
 
     since_s: int | None = option(
@@ -113,7 +113,7 @@ class PricesOptions(Options):
       runspec prices
       runspec prices --update
 
-    More: docs/machines.md
+    More: runspec docs machines
     """
 
     update: bool = flag(
@@ -129,7 +129,7 @@ class LogsOptions(Options):
       runspec logs -f mnist --tail 20
       runspec logs mnist --since 5m --timestamps
 
-    More: docs/logs.md
+    More: runspec docs logs
     """
 
     run: str = RUN_OR_CHAIN
@@ -177,7 +177,7 @@ class ReportOptions(Options):
       runspec report lr-search
       runspec report --points specs/scaling/resnet50-imagenet.json
 
-    More: docs/report.md
+    More: runspec docs report
     """
 
     run: str | None = MAYBE_RUN

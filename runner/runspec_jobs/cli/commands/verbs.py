@@ -104,6 +104,9 @@ VERBS: Mapping[str, Verb] = {
     "explain": Verb(
         WATCH, "setup_verbs", "setup", "explain an exit code, a state, a term, a field or a message"
     ),
+    "docs": Verb(
+        WATCH, "setup_verbs", "setup", "show a page of the documentation, or list the pages"
+    ),
     "cancel": Verb(CLEAN_UP, "run_verbs", "destroy", "cancel a run, and wait until it has ended"),
     "destroy": Verb(
         CLEAN_UP,

@@ -52,6 +52,23 @@ class Explain(Document):
     entries: list[Explanation]
 
 
+class DocsPage(Part):
+    """A page of the documentation."""
+
+    name: str = Field(description="As in `runspec docs NAME`.")
+    title: str
+    about: str = Field(description="What the page is about, for people.")
+    section: str = Field(description="The section of the index that lists it.")
+
+
+class Docs(Document):
+    """The pages of the documentation, or one of them."""
+
+    format: Literal["runspec.docs/v1"]
+    pages: list[DocsPage] = Field(description="All pages; empty where one was asked for.")
+    text: str | None = Field(description="The page or section that was asked for, in Markdown.")
+
+
 class InstalledProvider(Part):
     """An installed provider."""
 

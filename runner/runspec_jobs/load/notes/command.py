@@ -156,7 +156,9 @@ def _suggest_name(name: str, known: Iterable[str]) -> str:
     import difflib  # slow to import, and only a wrong name needs it
 
     near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.8)
-    return f"did you mean {near[0]}?" if near else "docs/inside.md lists the variables of a job"
+    return (
+        f"did you mean {near[0]}?" if near else "runspec docs inside lists the variables of a job"
+    )
 
 
 def _check_torch(spec: Spec) -> Iterator[Problem]:

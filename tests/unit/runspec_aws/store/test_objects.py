@@ -116,7 +116,7 @@ def test_a_store_without_a_conditional_write_is_refused_with_what_would_happen(
         store.check()
 
     assert not told.value.transient
-    assert told.value.hint and "docs/networks.md" in told.value.hint
+    assert told.value.hint and "runspec docs networks" in told.value.hint
 
 
 @pytest.mark.parametrize("busy", [("SlowDown", 503), ("ConditionalRequestConflict", 409)])

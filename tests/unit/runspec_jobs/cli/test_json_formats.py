@@ -339,7 +339,7 @@ def test_the_schema_of_a_format_is_printed(capsys: Capture) -> None:
     ("words", "why"),
     [
         (["runspec.trus/v1"], "did you mean 'runspec.trust/v1'?"),
-        (["x"], "docs/json.md lists the formats"),
+        (["x"], "runspec docs json lists the formats"),
         (["runspec.trust/v1", "--reference"], "--reference cannot be used with runspec.trust/v1"),
     ],
 )

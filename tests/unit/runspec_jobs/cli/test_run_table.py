@@ -266,8 +266,8 @@ resize toy 2; release toy 1"""
 WITH_STATE_LINES = WITH_STATE.replace("\n", "; ").split("; ")
 # These need none, or keep their own. `doctor` shows what is wrong as a check that fails.
 WITHOUT = (
-    "validate simulate import schema rehearse explain init setup doctor providers policy trust"
-    " completion help version"
+    "validate simulate import schema rehearse explain docs init setup doctor "
+    "providers policy trust completion help version"
 )
 
 

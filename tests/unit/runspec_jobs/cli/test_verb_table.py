@@ -27,7 +27,7 @@ OF_RUNSPEC = {("program", "setup_verbs")}  # the options before the verb
 GROUPS = {
     "Write": "init validate plan simulate import schema",
     "Run": "apply rehearse resize release",
-    "Watch": "list status logs report cost prices outputs fetch shell tunnel adopt explain",
+    "Watch": "list status logs report cost prices outputs fetch shell tunnel adopt explain docs",
     "Clean up": "cancel destroy gc",
     "Set up": "setup doctor providers policy trust completion help version",
 }
@@ -70,10 +70,10 @@ def test_a_verb_helps_with_two_examples_and_a_page(name: str, capsys: Capture) -
     examples = re.findall(
         r"^  (.*)$", text.partition("Examples:\n")[2].partition("\n\n")[0], re.MULTILINE
     )
-    page = re.findall(r"^More: (\S+)$", text, re.MULTILINE)
+    page = re.findall(r"^More: runspec docs (\S+)$", text, re.MULTILINE)
     assert len(examples) == 2 and all("runspec " in line for line in examples)
     assert f"runspec {name}" in examples[0]
-    assert len(page) == 1 and (ROOT / page[0]).is_file()
+    assert len(page) == 1 and (ROOT / "docs" / f"{page[0]}.md").is_file()
 
 
 @pytest.mark.parametrize("name", VERBS)

@@ -66,7 +66,7 @@ def test_words_that_programs_read_themselves_are_not_named(words: list[str]) -> 
         ("RUNSPEC_NNODES", "write RUNSPEC_NODES"),
         ("RUNSPEC_RNAK", "did you mean RUNSPEC_RANK?"),
         ("RUNSPEC_OUTPUT_OUTS", "did you mean RUNSPEC_OUTPUT_OUT?"),
-        ("RUNSPEC_QQQ", "docs/inside.md lists the variables of a job"),
+        ("RUNSPEC_QQQ", "runspec docs inside lists the variables of a job"),
     ],
 )
 def test_a_variable_that_no_job_has_is_named_with_the_near_one(name: str, hint: str) -> None:
