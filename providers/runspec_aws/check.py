@@ -19,7 +19,7 @@ from runspec_aws.resources import (
     usable_gib,
 )
 from runspec_aws.store import run_secrets
-from runspec_ec2 import ec2_catalogue
+from runspec_ec2 import VOLUME_COSTS, ec2_catalogue
 from runspec_jobs.provider import Capacity, Facts, Path, Problem, Spec, did_you_mean
 from runspec_jobs.provider.commands import argv
 from runspec_jobs.provider.machines import explain_other_chip, machine_shortfall
@@ -196,7 +196,7 @@ def _machines(spec: Spec, decision: Decision, facts: Facts) -> Iterator[Problem]
         yield from _reserved(decision, options)
     yield from _alone(options)
     if decision.disk_gib and not options.queue:
-        yield from _disk(options)
+        yield from _disk(decision, options)
     yield from _check_driver(cluster.gpu_model, options)
 
 
@@ -218,7 +218,9 @@ def _check_driver(kind: str | None, options: AwsOptions) -> Iterator[Problem]:
         yield Problem(("cluster", "gpu_type"), message, hint)
 
 
-def _disk(options: AwsOptions) -> Iterator[Problem]:
+def _disk(decision: Decision, options: AwsOptions) -> Iterator[Problem]:
+    if decision.disk_tier in ("high", "best") and not options.fargate:
+        yield Problem(("cluster", "disk", "tier"), VOLUME_COSTS, severity="note")
     if options.launch_template:
         message = "cluster.disk needs a launch template made by runspec, and the profile sets launch_template"
         hint = "add the disk to that template, or remove launch_template from the profile"
@@ -319,6 +321,9 @@ def _fargate(spec: Spec, decision: Decision, options: AwsOptions) -> Iterator[Pr
         yield Problem(
             ("cluster", path), "more than Fargate's largest size, 16 vCPUs and 120 GiB", hint
         )
+    if decision.disk_tier in ("high", "best"):
+        message = f"Fargate has no disk of the tier {decision.disk_tier}"
+        yield Problem(("cluster", "disk", "tier"), message, f"{hint}, or set tier: medium")
     if (decision.disk_gib or 0) > 200:
         yield Problem(("cluster", "disk"), "more than the 200 GiB that Fargate has", hint)
     if options.ulimits:

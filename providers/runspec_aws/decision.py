@@ -20,6 +20,7 @@ from runspec_aws.resources import (
     known,
     usable_mib,
 )
+from runspec_ec2 import VOLUMES
 from runspec_jobs.provider import Capacity, Launch, Mount, Spec
 from runspec_jobs.provider.commands import tasks
 from runspec_jobs.provider.machines import ChosenMachine, Machine, MachineRequest
@@ -105,6 +106,7 @@ class Decision:
     task_vcpus: int  # what a task needs at least
     max_vcpus: int  # what each environment may run at once
     disk_gib: int | None  # None for the default of the service
+    disk_tier: str | None
     placement: bool  # whether the machines must be close to each other
     attempts: int  # the attempts after preemptions included
     program_attempts: int  # the attempts of a program that fails
@@ -165,7 +167,8 @@ def decide(spec: Spec, options: AwsOptions) -> Decision:
         chips=_count_chips(node, names),
         task_vcpus=_count_vcpus(shape, node, shape.least_nodes, machines),
         max_vcpus=_limit_vcpus(shape, node, machines, spec.max_parallel, options),
-        disk_gib=_disk_gib(cluster.disk, options),
+        disk_gib=_disk_gib(cluster.disk_bytes, cluster.disk_tier, options),
+        disk_tier=cluster.disk_tier,
         placement=cluster.placement is not None,
         attempts=min(MAX_ATTEMPTS, spec.retry.attempts + spec.retry.lost_attempts - 1),
         program_attempts=spec.retry.attempts,
@@ -316,9 +319,11 @@ def _limit_vcpus(
     return min(limit, max(task, max_parallel * each))
 
 
-def _disk_gib(disk: int | None, options: AwsOptions) -> int | None:
+def _disk_gib(disk: int | None, tier: str | None, options: AwsOptions) -> int | None:
     least = resources.FARGATE_LEAST_GB if options.fargate else LEAST_DISK_GIB
-    return max(least, -(-disk // GIB)) if disk else None
+    if not (disk or tier):
+        return None
+    return max(least, 0 if options.fargate else VOLUMES[tier].least_gib, -(-(disk or 0) // GIB))
 
 
 def _shared(mounts: Sequence[Mount]) -> Mapping[str, bool]:

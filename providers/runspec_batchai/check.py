@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from runspec_azure.resources import vm_sizes
 from runspec_batchai import infrastructure as clusters, resources, store_volumes
 from runspec_batchai.decision import Decision
 from runspec_batchai.job import command_line, toolkits
@@ -23,6 +24,7 @@ from runspec_jobs.provider.commands import interpreter
 from runspec_jobs.provider.machines import machine_shortfall
 from runspec_jobs.provider.spec_checks import (
     check_build,
+    check_disk_tier,
     check_entrypoint,
     lacking,
     literal_paths,
@@ -66,6 +68,9 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _limits(decision, spec)
     yield from refuse_rules(spec, REFUSED)
     yield from refuse_growth(spec, "a job keeps its machines in all attempts")
+    yield from check_disk_tier(
+        spec, vm_sizes.LOCAL_TIERS, vm_sizes.LOCAL_DISK, "remove tier, or set tier: best"
+    )
     yield from _places(spec, options)
     yield from _kept(decision, spec)
     yield from literal_paths(spec, "in a job of Batch AI, which has mounts and outputs elsewhere")

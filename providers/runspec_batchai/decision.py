@@ -121,7 +121,7 @@ def _machine_request(spec: Spec) -> MachineRequest:
         gpus=cluster.gpus or 0,
         gpu_type=cluster.gpu_model,
         gpu_gib=cluster.gpu_gib,
-        disk_gib=(cluster.disk or 0) / resources.GiB,
+        disk_gib=(cluster.disk_bytes or 0) / resources.GiB,
     )
 
 

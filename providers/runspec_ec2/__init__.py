@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider.machines import (
     NOT_READ,
     Catalogue,
@@ -16,6 +18,31 @@ from runspec_jobs.provider.machines import (
     read_catalogue,
     read_services,
     service_price,
+)
+
+
+class Volume(NamedTuple):
+    """An EBS volume as EC2, AWS Batch and ParallelCluster describe it, and the least size with such IOPS."""
+
+    fields: Mapping[str, str | int]
+    least_gib: int = 1
+
+
+# The tiers of `cluster.disk`; None for a spec without one. gp3 has 3,000 IOPS and 125 MiB/s unless more are asked for,
+# and at most 500 IOPS for a GiB; io2 has at most 1,000.
+# https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html and provisioned-iops.html there
+GP3 = Volume({"VolumeType": "gp3"})
+VOLUMES: Mapping[str | None, Volume] = {
+    None: GP3,
+    "low": GP3,
+    "medium": GP3,
+    "high": Volume({"VolumeType": "gp3", "Iops": 16000, "Throughput": 1000}, 32),
+    "best": Volume({"VolumeType": "io2", "Iops": 32000}, 32),
+}
+
+VOLUME_COSTS = (
+    "EBS charges for the IOPS of such a disk while the machine exists, in addition to the price of the machine: no "
+    "total has it, see https://aws.amazon.com/ebs/pricing/"
 )
 
 

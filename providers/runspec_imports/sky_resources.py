@@ -21,6 +21,9 @@ SIZE = re.compile(r"(\d+(?:\.\d+)?)(?:GB|Gi?|GiB)?\+?", re.IGNORECASE)
 ACCELERATOR = re.compile(r"(?P<name>[A-Za-z][\w.-]*)(?::(?P<count>\d+(?:\.\d+)?))?")
 OF_MEMORY = re.compile(r"(?:[a-z]+:)?(\d+)(?:GB|GiB)?\+?(?::(\d+))?", re.IGNORECASE)
 MOST_ATTEMPTS, MOST_PORTS = 10, 16
+TIERS = {**dict.fromkeys(("low", "medium", "high", "best")), "ultra": "best"}
+# The tiers that a service with one kind of disk takes.
+TIERS_OF = {"azure-batch": ("low", "medium", "best"), "slurm": ("low", "best")}
 
 
 def find_provider(source: ForeignMap) -> str | None:
@@ -54,6 +57,7 @@ def take_resources(source: ForeignMap, draft: Draft) -> None:
     _take_accelerators([kind for kind in kinds if kind is not None], draft)
     _take_place(source, draft)
     _take_sizes(source, draft)
+    _take_tier(source, draft)
     if source.truth("use_spot") or True in spots:
         draft.cluster["capacity"] = "spot-then-on-demand" if len(spots) > 1 else "spot"
     _take_recovery(source, draft)
@@ -170,6 +174,18 @@ def _take_sizes(source: ForeignMap, draft: Draft) -> None:
             draft.cluster[field] = f"{number:.0f}{unit}" if unit else int(number)
         elif text:
             source.lose(key, "it is not a plain number")
+
+
+def _take_tier(source: ForeignMap, draft: Draft) -> None:
+    text = source.text("disk_tier").lower()
+    tier = TIERS.get(text) or text
+    if not text or text == "none":
+        return
+    if text not in TIERS or tier not in TIERS_OF.get(draft.provider, TIERS):
+        source.lose("disk_tier", f"{draft.provider} has no such disks")
+        return
+    size = draft.cluster.pop("disk", None)
+    draft.cluster["disk"] = {**({"size": size} if size else {}), "tier": tier}
 
 
 def _take_ports(source: ForeignMap, draft: Draft) -> None:

@@ -14,6 +14,7 @@ from runspec_jobs.provider.spec_checks import (
 )
 from runspec_local.naming import UNMOUNTABLE, VISIBLE
 
+GIB = 1 << 30
 READABLE = ("env:", "file:")
 SCHEMES = {"podman": ("docker",), "docker": ()}  # which an engine takes before the name of an image
 MOST_TASKS = 10_000  # each is a process of its own, and one supervisor watches all of them
@@ -94,13 +95,22 @@ def _gpus(spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield Problem(("env", VISIBLE), message, severity="note")
 
 
+def _describe_disk(asked: int, facts: Facts) -> str:
+    """Return a note about the disk of this machine, of which all nodes *asked* bytes each."""
+    free = facts.survey.get("free_bytes")
+    if free is not None and asked > free:
+        there = f"{facts.survey['root']} has {free / GIB:,.1f} GiB free"
+        return f"{asked / GIB:,.1f} GiB, but {there}, which all nodes share: the job may fill it"
+    return "nodes share this machine's disk, whatever its kind: no limit is enforced"
+
+
 def _unused(spec: Spec, facts: Facts) -> Iterator[Problem]:
     """Yield a note for each setting that has no effect on this machine."""
     if spec.cluster.memory and facts.survey.get("engine") == "process":
         message = "processes share this machine's memory: no limit is enforced"
         yield Problem(("cluster", "memory"), message, severity="note")
     if spec.cluster.disk:
-        message = "nodes share this machine's disk: no limit is enforced"
+        message = _describe_disk(spec.cluster.disk_bytes or 0, facts)
         yield Problem(("cluster", "disk"), message, severity="note")
     if spec.container.shm and facts.survey.get("engine") == "process":
         message = "processes share this machine's /dev/shm, whose size runspec does not change"

@@ -27,6 +27,8 @@ def survey(spec: Spec, options: LocalOptions) -> Mapping[str, Any]:
         "store": _places(workspace, "store", spec),
         "shared": _places(workspace, "shared", spec),
     }
+    if spec.cluster.disk:
+        survey_facts["free_bytes"] = _measure_free(Path(workspace))
     survey_facts |= _engine(spec, options)
     if spec.cluster.gpus:
         survey_facts |= _gpus(survey_facts["engine"])
@@ -200,9 +202,15 @@ def _engines(options: LocalOptions) -> Iterator[Finding]:
         yield Finding(f"images run as processes, without a container: {whys}", True)
 
 
+def _measure_free(root: Path) -> int:
+    """Return the free bytes of the file system that has, or will have, the folder *root*."""
+    there = next(folder for folder in (root, *root.parents) if folder.exists())
+    return shutil.disk_usage(there).free
+
+
 def _writable(root: Path) -> Finding:
     there = next(folder for folder in (root, *root.parents) if folder.exists())
-    free = shutil.disk_usage(there).free // (1 << 20)
+    free = _measure_free(root) // (1 << 20)
     if not os.access(there, os.W_OK):
         return Finding(f"{there} cannot be written", False, "set RUNSPEC_HOME")
     return Finding(f"{root}: {free:,} MiB free", free > 512, "free some space")

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from runspec_agent.base.light_typing import NamedTuple
+from runspec_ec2 import VOLUMES
 from runspec_jobs.provider import Capacity, Spec
 from runspec_jobs.provider.commands import tasks
 from runspec_jobs.provider.machines import ChosenMachine, MachineRequest, is_enough_gpu_memory
@@ -103,7 +104,8 @@ def _make_queues(spec: Spec, options: ParallelClusterOptions) -> Iterator[tuple[
         "placement": cluster.placement == "close",
         "placement_group": options.placement_group,
         "efa": options.efa,
-        "disk_gib": -(-cluster.disk // GIB) if cluster.disk else None,
+        "disk_gib": _disk_gib(cluster.disk_bytes, cluster.disk_tier),
+        "disk_tier": cluster.disk_tier,
     }
     if cluster.capacity is not Capacity.ON_DEMAND:
         spot = Queue(capacity="spot", spot_price=options.spot_price)
@@ -111,6 +113,11 @@ def _make_queues(spec: Spec, options: ParallelClusterOptions) -> Iterator[tuple[
     if cluster.capacity is not Capacity.SPOT:
         firm = Queue(reservation=options.reservation, reservation_group=options.reservation_group)
         yield ON_DEMAND, firm.model_copy(update=common)
+
+
+def _disk_gib(disk: int | None, tier: str | None) -> int | None:
+    least = VOLUMES[tier].least_gib
+    return max(least, -(-(disk or 0) // GIB)) if disk or least > 1 else None
 
 
 def _machine_request(spec: Spec, needs: Needs, options: ParallelClusterOptions) -> MachineRequest:

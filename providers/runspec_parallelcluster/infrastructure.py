@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from runspec_ec2 import VOLUMES
 from runspec_parallelcluster.decision import Decision, QueueChoice
 from runspec_parallelcluster.naming import REQUEST_TAG, TAG, digest
 from runspec_parallelcluster.options import ParallelClusterOptions, Queue, Storage
@@ -124,7 +125,9 @@ def _queue(name: str, queue: Queue, options: ParallelClusterOptions) -> dict[str
     spot = queue.capacity == "spot"
     subnets = list(queue.subnets or options.subnets)
     group = placement(queue)
-    disk = {"LocalStorage": {"RootVolume": {"Size": queue.disk_gib}}} if queue.disk_gib else {}
+    kind = VOLUMES[queue.disk_tier].fields if queue.disk_tier else {}
+    volume = {**_given(Size=queue.disk_gib), **kind}
+    disk = {"LocalStorage": {"RootVolume": volume}} if volume else {}
     target = _given(
         CapacityReservationId=queue.reservation,
         CapacityReservationResourceGroupArn=queue.reservation_group,

@@ -120,6 +120,9 @@ class Queue(Model):
     disk_gib: Anyone[Positive | None] = Field(
         default=None, description="Size of the root disk of each machine, in GiB."
     )
+    disk_tier: Anyone[Literal["low", "medium", "high", "best"] | None] = Field(
+        default=None, description="How fast the root disk is, by the tiers of `cluster.disk`."
+    )
     settings: User[Mapping[Word, Free]] = Field(
         default={}, description="Slurm settings of this partition: `{GraceTime: 60}`."
     )

@@ -21,6 +21,10 @@ from runspec_slurm.naming import setting
 from runspec_slurm.options import SlurmOptions, count_hosts, split_partitions
 from runspec_slurm.resources import Partition
 
+ONE_DISK = "Slurm does not tell the kinds of the nodes' disks apart: a job gets those of its nodes"
+ANOTHER_DISK = (
+    "remove tier, and ask for nodes with such a disk: providers: {slurm: {constraint: nvme}}"
+)
 RESERVED = ("SLURM_", "SBATCH_", "SRUN_", "SALLOC_")
 OWN_SECRETS = ("env", "file")
 # The default of SchedulerParameters=max_script_size: https://slurm.schedmd.com/slurm.conf.html
@@ -343,7 +347,7 @@ def _sizes(decision: Decision, spec: Spec, partition: Partition) -> Iterator[Pro
         yield Problem(at, what, ANOTHER)
     for key, wanted, most in (
         ("memory", asked.memory, partition.memory_mb),
-        ("disk", asked.disk, partition.disk_mb),
+        ("disk", asked.disk_bytes, partition.disk_mb),
     ):
         if wanted and most is not None and wanted > most * MIB:
             what = f"{wanted / GIB:,.6g} GiB, but a node of '{partition.name}' has {most / 1024:,.6g} GiB"
@@ -408,7 +412,7 @@ def _not_requested(decision: Decision, spec: Spec) -> Iterator[Problem]:
     elif asked.memory and whole:
         what = "has no effect: the option memory: all requests all memory of a node"
         yield Problem(("cluster", "memory"), what, severity="note")
-    if asked.disk and decision.disk is None:
+    if asked.disk_bytes and decision.disk is None:
         what = (
             "disk is not requested, because Slurm does not know how much the nodes have (TmpDisk)"
         )

@@ -153,7 +153,7 @@ def decide(spec: Spec, facts: Facts) -> Decision:
         gpu_type=_choose_gpu_type(spec, options, partitions),
         stack=get_stack(asked.gpu_model),
         memory=_request_memory(asked.memory, options, partitions),
-        disk=_request_disk(asked.disk, partitions),
+        disk=_request_disk(asked.disk_bytes, partitions),
         one_switch=asked.placement is not None and nodes_each(spec) > 1,
         has_adapters=asked.nodes.max > 1 or bool(asked.gpus),
         time_limit=_limit_time(spec.timeout, options, partitions),

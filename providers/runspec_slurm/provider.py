@@ -18,7 +18,7 @@ from runspec_jobs.provider import (
     UsageError,
 )
 from runspec_jobs.provider.machines import Offer
-from runspec_jobs.provider.spec_checks import ends_as_a_whole, has_several_tasks
+from runspec_jobs.provider.spec_checks import check_disk_tier, ends_as_a_whole, has_several_tasks
 from runspec_jobs.provider.types import Emulation, ForeignFile, Imported
 from runspec_slurm import check, job, plan
 from runspec_slurm.decision import decide
@@ -34,7 +34,9 @@ class SlurmProvider:
     builds_conda = True
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
-        return check.problems(decide(spec, facts), spec, facts)
+        yield from check.problems(decide(spec, facts), spec, facts)
+        # Not for clusters of ParallelCluster, whose machines have such disks.
+        yield from check_disk_tier(spec, ("low", "best"), check.ONE_DISK, check.ANOTHER_DISK)
 
     def offer(self, spec: Spec, facts: Facts) -> Offer:
         """Return no machines: what a node of a cluster costs is known from `prices` in the profile alone."""

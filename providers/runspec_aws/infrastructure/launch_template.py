@@ -9,6 +9,7 @@ from runspec_aws import timing
 from runspec_aws.decision import Decision
 from runspec_aws.infrastructure import lustre
 from runspec_aws.options import AwsOptions
+from runspec_ec2 import VOLUMES
 from runspec_jobs.provider import Request, Scope, Step, content_name
 
 ROOT_DEVICE = "/dev/xvda"  # of the ECS-optimized Amazon Linux 2023
@@ -20,7 +21,11 @@ def content(decision: Decision, options: AwsOptions) -> dict[str, Any]:
     if options.fargate:
         return template
     if decision.disk_gib:
-        volume = {"VolumeSize": decision.disk_gib, "VolumeType": "gp3", "DeleteOnTermination": True}
+        volume: dict[str, Any] = {
+            "VolumeSize": decision.disk_gib,
+            **VOLUMES[decision.disk_tier].fields,
+        }
+        volume["DeleteOnTermination"] = True
         device = options.root_device or ROOT_DEVICE
         template["BlockDeviceMappings"] = [{"DeviceName": device, "Ebs": volume}]
     if options.efa and not options.launch_template:
@@ -64,7 +69,8 @@ def _interfaces(count: int, options: AwsOptions) -> list[dict[str, Any]]:
 
 
 def step(template: Mapping[str, Any], decision: Decision, options: AwsOptions) -> Step:
-    parts = [f"{decision.disk_gib} GiB of disk"] if "BlockDeviceMappings" in template else []
+    kind = f" of the tier {decision.disk_tier}" if decision.disk_tier else ""
+    parts = [f"{decision.disk_gib} GiB of disk{kind}"] if "BlockDeviceMappings" in template else []
     if count := len(template.get("NetworkInterfaces", ())):
         parts.append(f"{count} Elastic Fabric Adapter{'s' * (count > 1)}")
     if options.reservation:

@@ -128,7 +128,7 @@ def _machine_request(spec: Spec, options: BatchOptions) -> MachineRequest:
         gpus=cluster.gpus or 0,
         gpu_type=cluster.gpu_model,
         gpu_gib=cluster.gpu_gib,
-        disk_gib=(cluster.disk or 0) / GIB,
+        disk_gib=(cluster.disk_bytes or 0) / GIB,
         spot=cluster.capacity is not Capacity.ON_DEMAND,
         region=request.region(options),
     )

@@ -33,6 +33,12 @@ from runspec_jobs.provider.machines import (
 
 READ = "2026-11-21"  # sizes whose last day is this one or earlier count as retired
 GIB = 1 << 30
+# Tasks have their working folders on the temporary disk of the machine, which has one kind:
+# https://learn.microsoft.com/azure/virtual-machines/managed-disks-overview#temporary-disk
+LOCAL_TIERS = ("low", "medium", "best")
+LOCAL_DISK = (
+    "the disk of a task is the machine's own, a local SSD, whose speed depends on the VM size"
+)
 # The day on which a family is retired, by `family_key`.
 LEAVES = {
     "standardfsv2family": "2028-11-15",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec_ec2 import ec2_catalogue
+from runspec_ec2 import VOLUME_COSTS, ec2_catalogue
 from runspec_jobs.provider import Facts, Problem, Spec, did_you_mean
 from runspec_jobs.provider.machines import explain_other_chip, machine_shortfall
 from runspec_jobs.provider.spec_checks import lacking
@@ -90,6 +90,8 @@ def _machines(decision: Decision, spec: Spec) -> Iterator[Problem]:
     if architecture == ARM64:
         what = "the machines are arm64 (Graviton): make sure that the image is for arm64"
         yield Problem(("container", "image"), what, severity="note")
+    if spec.cluster.disk_tier in ("high", "best") and not options.queues:
+        yield Problem(("cluster", "disk", "tier"), VOLUME_COSTS, severity="note")
     if options.queues:
         for key in ("disk", "placement"):
             if getattr(spec.cluster, key) is not None:

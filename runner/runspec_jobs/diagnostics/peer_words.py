@@ -21,7 +21,7 @@ NODES = "write cluster: {nodes: 2}"
 NEEDS = "write needs: [NAME], with the jobs in one file"
 PROCESSES = "write launch: mpi or torchrun, and processes_per_node: 8"
 PLACES = "name one region under providers; the zones are those of the networks in the profile"
-DISK = "write cluster: {disk: 100GiB}; a job does not choose the kind of disk"
+DISK = "write cluster: {disk: {size: 100GiB, tier: high}}, with the tier low, medium, high or best"
 SETTING = "write it under providers, or in the profile"
 
 # By the word in lower case, without "-" and "_".

@@ -107,7 +107,7 @@ def read_used(record: Record, status: Status, most: int | None) -> Used | None:
         return None
     try:
         wanted, client = record.spec.cluster, connect(record)[1]
-        asked = Asked(wanted.cpus, wanted.memory, wanted.disk, wanted.gpus)
+        asked = Asked(wanted.cpus, wanted.memory, wanted.disk_bytes, wanted.gpus)
         if not isinstance(client, SupportsUsage):
             why = f"no usage: jobs of '{record.plan.provider}' have no agent that samples"
             return Used(asked, why=why)

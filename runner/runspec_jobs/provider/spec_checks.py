@@ -53,6 +53,15 @@ def refuse_growth(spec: Spec, why: str) -> Iterator[Problem]:
             yield Problem(("retry", "on", number, "memory"), why, hint, at="key")
 
 
+def check_disk_tier(spec: Spec, known: Collection[str], why: str, hint: str) -> Iterator[Problem]:
+    """Yield a problem if the tier of the disk is not one of *known*, and else a note: *why* says what disk there is."""
+    tier, at = spec.cluster.disk_tier, ("cluster", "disk", "tier")
+    if tier in known:
+        yield Problem(at, why, severity="note")
+    elif tier:
+        yield Problem(at, why, hint)
+
+
 def too_many_tasks(spec: Spec, most: int, why: str) -> Iterator[Problem]:
     """Yield a problem if the sweep of *spec* has more tasks than a provider supports; *why* says whose limit it is."""
     if (count := count_tasks(spec.sweep)) > most:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -16,6 +16,7 @@ from pydantic import (
     Discriminator,
     Field,
     PlainSerializer,
+    SerializationInfo,
     Tag,
     WithJsonSchema,
     model_validator,
@@ -190,6 +191,55 @@ NODES_SCHEMA = {
 }
 
 
+DiskTier = Literal["low", "medium", "high", "best"]
+SIZE_SCHEMA = {"type": "string", "pattern": BYTES, "examples": ["16GiB"]}
+
+
+class Disk(Model):
+    """The scratch disk of a node: `100GiB`, or `{size: 100GiB, tier: high}` for a faster one."""
+
+    size: Bytes | None = Field(default=None, description="The least size, such as `100GiB`.")
+    tier: DiskTier | None = Field(
+        default=None,
+        description="How fast it is: `low` is any disk, `medium` the usual SSD of the service, `high` a faster one, "
+        "and `best` the fastest that the service has for a job.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_size(cls, value: Any) -> Any:
+        if value == {}:
+            raise make_error(
+                "no size and no tier", "write disk: 100GiB, or {size: 100GiB, tier: high}"
+            )
+        if isinstance(value, list):
+            raise make_error(
+                "a size is expected here", "write disk: 100GiB, or {size: 100GiB, tier: high}"
+            )
+        return value if isinstance(value, Mapping | Disk) else {"size": parse_size(value)}
+
+
+def _write_disk(value: Disk | None, info: SerializationInfo) -> Any:
+    """Return what a record has of a disk: its size alone if it is of any tier, as earlier records do."""
+    dump = (
+        value.model_dump(mode=info.mode, context=info.context, exclude_none=True) if value else {}
+    )
+    return dump if "tier" in dump else dump.get("size")
+
+
+DISK_SCHEMA = {
+    "oneOf": [
+        SIZE_SCHEMA,
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "minProperties": 1,
+            "properties": {"size": SIZE_SCHEMA, "tier": {"enum": [*get_args(DiskTier)]}},
+        },
+    ]
+}
+
+
 # The words for VmPriority in files of Azure Batch AI:
 # https://github.com/Azure/azure-rest-api-specs/tree/main/specification/batchai
 OF_OTHERS = {"lowpriority": "spot", "dedicated": "on-demand"}
@@ -305,12 +355,26 @@ class Cluster(Model):
         description="Least memory of each GPU, such as `40GiB`. A GPU that is sold with 24 GB counts as one of "
         "`24GiB`.",
     )
-    disk: Bytes | None = Field(default=None, description="Scratch disk space, such as `100GiB`.")
+    disk: Annotated[Disk, PlainSerializer(_write_disk), WithJsonSchema(DISK_SCHEMA)] | None = Field(
+        default=None,
+        description="Scratch disk space, such as `100GiB`, or `{size: 100GiB, tier: high}` with the kind of disk: "
+        "`low`, `medium`, `high` or `best`.",
+    )
     placement: Literal["close"] | None = Field(
         default=None,
         description="`close` places the nodes in the same zone, with the lowest network latency that the "
         "service offers.",
     )
+
+    @property
+    def disk_bytes(self) -> int | None:
+        """The least size of the disk in bytes, or None."""
+        return self.disk.size if self.disk else None
+
+    @property
+    def disk_tier(self) -> DiskTier | None:
+        """How fast the disk is, or None if any will do."""
+        return self.disk.tier if self.disk else None
 
     @property
     def gpu_type(self) -> str | None:

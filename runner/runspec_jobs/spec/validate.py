@@ -195,7 +195,7 @@ def _translate_error(kind: type[BaseModel], value: Any, at: Path, error: ErrorDe
         case "string_type":
             message, hint = "a single value is expected here", None
         case "int_type":
-            message, hint = _explain_not_whole(path)
+            message, hint = "a whole number is expected here", None
         case "tuple_type" | "list_type":
             message, hint = "a list is expected here", _suggest_list(error["input"], (*at, *path))
         case "model_type" | "dict_type" | "mapping_type" | "model_attributes_type":
@@ -206,12 +206,6 @@ def _translate_error(kind: type[BaseModel], value: Any, at: Path, error: ErrorDe
             message, hint = error["msg"][:1].lower() + error["msg"][1:], None
     private = bool(context.get("private"))
     return Problem((*at, *path), message, hint, at="key" if is_key else "value", private=private)
-
-
-def _explain_not_whole(path: Path) -> tuple[str, str | None]:
-    if path[-1:] == ("disk",):  # others write {size: 100GiB, tier: ...}
-        return "a size is expected here", peer_words.DISK
-    return "a whole number is expected here", None
 
 
 def _suggest_list(given: Any, path: Path) -> str:

@@ -424,6 +424,26 @@ def test_chips_that_no_machine_has_are_refused_with_the_reason(kind: str, stack:
     assert found.hint.endswith("or a cluster of your own whose nodes have such chips")
 
 
+def test_fargate_has_no_faster_disk() -> None:
+    wanted = spec(cluster={"disk": {"tier": "high"}})
+
+    (found,) = [p for p in problems(wanted, fargate=True) if p.severity == "error"]
+
+    assert (found.path, found.hint) == (
+        ("cluster", "disk", "tier"),
+        "remove fargate from the profile, or set tier: medium",
+    )
+
+
+def test_what_a_faster_disk_costs_is_said() -> None:
+    def read(tier: str) -> list[str]:
+        wanted = spec(cluster={"disk": {"tier": tier}})
+        return [p.what for p in problems(wanted) if p.path[-1] == "tier"]
+
+    assert read("medium") == []
+    assert "no total has it" in read("best")[0]
+
+
 def test_the_name_of_a_machine_for_its_chips_is_answered_with_theirs() -> None:
     (found,) = problems(spec(cluster={"gpus": 1, "gpu_type": "trn1"}))
 

@@ -121,6 +121,32 @@ def test_a_disk_is_a_launch_template() -> None:
 
 
 @pytest.mark.parametrize(
+    ("tier", "size", "volume"),
+    [
+        ("medium", 100, {"VolumeType": "gp3", "VolumeSize": 100}),
+        ("high", 1, {"VolumeType": "gp3", "VolumeSize": 32, "Iops": 16000, "Throughput": 1000}),
+        ("best", 100, {"VolumeType": "io2", "VolumeSize": 100, "Iops": 32000}),
+    ],
+)
+def test_the_tier_of_a_disk_is_the_kind_of_its_volume(
+    tier: str, size: int, volume: dict[str, Any]
+) -> None:
+    """https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html: at most 500 IOPS for a GiB of gp3"""
+    wanted = spec(cluster={"disk": {"size": f"{size}GiB", "tier": tier}})
+
+    made = steps(wanted)["template"].do.params["LaunchTemplateData"]
+
+    assert made["BlockDeviceMappings"][0]["Ebs"] == {**volume, "DeleteOnTermination": True}
+
+
+def test_a_tier_alone_asks_for_the_least_disk_with_it() -> None:
+    made = steps(spec(cluster={"disk": {"tier": "low"}}))["template"].do.params
+
+    (device,) = made["LaunchTemplateData"]["BlockDeviceMappings"]
+    assert device["Ebs"]["VolumeSize"] == 30
+
+
+@pytest.mark.parametrize(
     ("image", "registry", "used"),
     [
         ("registry.example.org/team/train:1", "registry.example.org", True),

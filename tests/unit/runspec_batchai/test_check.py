@@ -39,6 +39,7 @@ def one(at: str, severity: str = "error", settings: Any = None, **fields: Any) -
         ("cluster.cpus", {"cluster": {"cpus": 96}}, "96, but the largest machine has 64"),
         ("cluster.memory", {"cluster": {"memory": "900GiB"}}, "921,600 MiB, but the largest machine has 262,144"),
         ("cluster.disk", {"cluster": {"disk": "2TiB"}}, "2,048 GiB, but the largest machine has 800"),
+        ("cluster.disk.tier", {"cluster": {"disk": {"tier": "high"}}}, "a local SSD"),
         ("cluster.gpus", {"cluster": {"gpus": 1, "cpus": 24}}, "STANDARD_NC24, has 4 / set gpus: 2 or more"),
         ("cluster", {"cluster": {"gpus": 1, "disk": "2TiB", "gpu_type": "K80"}}, "all requirements of a node together"),
         ("container.image", {"container": {"image": "localhost/x:1"}}, "images"),

@@ -40,7 +40,7 @@ def take(*objects: dict[str, Any], provider: str | None = None) -> Imported:
         ({"requests": {"memory": "1G"}}, "memory", 954 << 20),
         ({"requests": {"memory": "1e9"}}, "memory", 954 << 20),
         ({"limits": {"nvidia.com/gpu": 8}}, "gpus", 8),
-        ({"limits": {"ephemeral-storage": "100Gi"}}, "disk", 100 << 30),
+        ({"limits": {"ephemeral-storage": "100Gi"}}, "disk_bytes", 100 << 30),
     ],
 )
 def test_resources_become_the_machine(resources: dict[str, Any], field: str, value: int) -> None:

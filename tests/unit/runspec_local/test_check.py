@@ -48,6 +48,20 @@ def test_a_rule_that_nothing_here_can_follow_is_refused(reason: str, count: int)
     assert len(told({"retry": {"attempts": 2, "on": rules}})) == count
 
 
+@pytest.mark.parametrize(
+    ("disk", "words"),
+    [
+        ("1GiB", "nodes share this machine's disk"),
+        ({"tier": "high"}, "nodes share this machine's disk, whatever its kind"),
+        ("3GiB", "3.0 GiB, but /runs has 2.0 GiB free"),
+    ],
+)
+def test_the_disk_of_this_machine_is_told_with_its_free_space(disk: Any, words: str) -> None:
+    ((severity, what),) = told({"cluster": {"disk": disk}}, root="/runs", free_bytes=2 << 30)
+
+    assert (severity, what[: len(words)]) == ("note", words)
+
+
 GROWS = [{"exit_codes": [9], "action": "retry", "memory": {"grow": 2, "most": "64GiB"}}]
 
 
@@ -276,3 +290,14 @@ def test_a_machine_runs_so_many_nodes_and_no_more() -> None:
 
     assert found == [("error", "100,000 nodes, and this machine runs at most 1,000")]
     assert told({"cluster": {"nodes": 1000}}) == []
+
+
+def test_free_space_is_measured_where_a_spec_asks_for_a_disk(tmp_path: Path) -> None:
+    """The folder of the runs need not exist yet."""
+
+    def measure(cluster: dict[str, Any]) -> Any:
+        options = LocalOptions(root=str(tmp_path / "later" / "runs"), engine="process")
+        return survey(Spec.model_validate({**BASE, "cluster": cluster}), options).get("free_bytes")
+
+    assert measure({}) is None
+    assert measure({"disk": "1GiB"}) > 0

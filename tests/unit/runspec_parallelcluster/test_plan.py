@@ -244,6 +244,14 @@ def test_the_disk_of_the_spec_is_that_of_the_machines() -> None:
     assert queue["ComputeSettings"] == {"LocalStorage": {"RootVolume": {"Size": 200}}}
 
 
+def test_the_tier_of_the_disk_is_that_of_the_root_volume() -> None:
+    """https://docs.aws.amazon.com/parallelcluster/latest/ug/Scheduling-v3.html"""
+    (queue,) = queues({"disk": {"tier": "high"}})
+
+    volume = {"Size": 32, "VolumeType": "gp3", "Iops": 16000, "Throughput": 1000}
+    assert queue["ComputeSettings"] == {"LocalStorage": {"RootVolume": volume}}
+
+
 def test_scratch_goes_back_to_where_it_came_from() -> None:
     (storage,) = made(storage=SHARED)["SharedStorage"]
 

@@ -18,6 +18,7 @@ from runspec_jobs.provider import Capacity, Facts, Problem, Spec, did_you_mean
 from runspec_jobs.provider.machines import GPU_MULTIPLE, MachineRequest, explain_other_chip
 from runspec_jobs.provider.spec_checks import (
     check_build,
+    check_disk_tier,
     check_entrypoint,
     foreign_problems,
     lacking,
@@ -44,6 +45,9 @@ RESERVED = "AZ_BATCH"
 MOST_ENV_BYTES = (1 << 20) - (64 << 10)
 GIB = vm_sizes.GIB
 DAY_S = 86_400
+FASTER_DISK = (
+    "set vm_size to a size with a local NVMe disk, such as Standard_L8s_v3, and tier: best"
+)
 
 
 def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
@@ -57,6 +61,7 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
         spec, "Azure Batch does not tell a task the ENTRYPOINT that runspec replaces"
     )
     yield from _limits(spec)
+    yield from check_disk_tier(spec, vm_sizes.LOCAL_TIERS, vm_sizes.LOCAL_DISK, FASTER_DISK)
     yield from refuse_rules(spec, REFUSED)
     yield from refuse_growth(spec, "all attempts of a task have a whole machine of the same pool")
     if spec.container.image is None:

@@ -52,7 +52,7 @@ def find(spec: Spec, path: str) -> Any:
         ({"command": ["python", "${x.y} a"]}, "command", ("python", "$${x.y} a")),
         ({"environment": [{"name": "LR", "value": "3.10"}]}, "env.LR", "3.10"),
         ({"linuxParameters": {"sharedMemorySize": 64}}, "container.shm", 64 << 20),
-        ({"ephemeralStorage": {"sizeInGiB": 100}}, "cluster.disk", 100 << 30),
+        ({"ephemeralStorage": {"sizeInGiB": 100}}, "cluster.disk_bytes", 100 << 30),
         ({"secrets": [{"name": "HF_TOKEN", "valueFrom": SECRET}]}, "secrets.HF_TOKEN", "hf-token"),
         ({"ulimits": [{"name": "memlock", "hardLimit": -1}]}, "ulimits.memlock", -1),
         ({"ulimits": [{"name": "stack", "hardLimit": 65536}]}, "ulimits.stack", 65536),

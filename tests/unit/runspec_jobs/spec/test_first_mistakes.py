@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from runspec_jobs.diagnostics import peer_words
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.document import reader
 from runspec_jobs.load import source
-from runspec_jobs.spec import rules, validate
+from runspec_jobs.spec import rules, types, validate
 from runspec_jobs.spec.model import Spec
 
 HEAD = "apiVersion: runspec/v1\nname: a\nprovider: local\n"
@@ -39,11 +40,35 @@ def test_a_command_on_one_line_is_answered_with_the_list_to_write(written: str, 
     assert (found.what, found.hint) == ("a list is expected here", hint)
 
 
-def test_a_disk_with_a_tier_is_answered_with_the_size_to_write() -> None:
-    (found,) = problems("command: [a]\ncluster: {disk: {size: 100GiB, tier: fast}}\n")
+@pytest.mark.parametrize(
+    ("disk", "at", "what", "hint"),
+    [
+        ("{size: 100GiB, tier: fast}", ("tier",), "'fast' is not low, medium, high or best", None),
+        ("{size: 100GB}", ("size",), "'100GB' is not a size", "write 100GiB"),
+        ("100GB", (), "'100GB' is not a size", "write 100GiB"),
+        ("{}", (), "no size and no tier", "write disk: 100GiB, or {size: 100GiB, tier: high}"),
+        ("[1]", (), "a size is expected here", "write disk: 100GiB, or {size: 100GiB, tier: high}"),
+    ],
+)
+def test_a_wrong_disk_is_answered_at_its_place(
+    disk: str, at: tuple[str, ...], what: str, hint: str | None
+) -> None:
+    (found,) = problems(f"command: [a]\ncluster: {{disk: {disk}}}\n")
 
-    assert found.what == "a size is expected here"
-    assert found.hint == "write cluster: {disk: 100GiB}; a job does not choose the kind of disk"
+    assert (found.path, found.what, found.hint) == (("cluster", "disk", *at), what, hint)
+
+
+def test_a_disk_of_any_tier_is_written_into_records_as_before() -> None:
+    def dump(disk: str) -> Any:
+        text = f"{HEAD}command: [a]\ncluster: {{disk: {disk}}}\n"
+        found, wrong = validate.parse_spec(reader.read(text.encode()))
+        assert found is not None, wrong
+        return found.model_dump(mode="json", context=types.AS_WRITTEN)["cluster"]["disk"]
+
+    assert dump("1GiB") == "1048576KiB"
+    assert dump("{size: 1GiB}") == "1048576KiB"
+    assert dump("{tier: high}") == {"tier": "high"}
+    assert dump("{size: 1GiB, tier: best}") == {"size": "1048576KiB", "tier": "best"}
 
 
 @pytest.mark.parametrize("written", ["python x.py -n '3' --say 'it''s' no", "sh -c 'a; b' '' -"])

@@ -159,6 +159,15 @@ def test_a_graviton_head_node_has_graviton_machines_and_a_note_about_the_image()
     assert "the machines are arm64 (Graviton)" in "\n".join(p.what for p in notes)
 
 
+def test_what_a_faster_disk_costs_is_said() -> None:
+    wanted = spec(cluster={"disk": {"tier": "best"}})
+
+    (note,) = [p for p in problems(wanted, severity="note") if p.path[-1] == "tier"]
+
+    assert problems(wanted) == []
+    assert "no total has it" in note.what
+
+
 def test_a_type_that_the_catalogue_does_not_have_is_taken_to_be_large_enough() -> None:
     for cluster in ({"gpus": 4}, {"gpus": 1, "gpu_type": "T4"}, {"cpus": 500}):
         assert problems(spec(cluster=cluster), instance_types=["g99.48xlarge"]) == []

@@ -59,6 +59,9 @@ REFUSED: dict[str, Row] = {
     "more disk than a node has": (
         {"cluster": {"disk": "1TiB"}}, {"partition": "gpu"}, FOUND, ("cluster", "disk"), "1,024 GiB",
     ),
+    "a kind of disk that Slurm does not know of": (
+        {"cluster": {"disk": {"tier": "high"}}}, {}, FOUND, ("cluster", "disk", "tier"), "kinds of the nodes' disks",
+    ),
     "GPUs of unknown memory": (
         {"cluster": {"gpus": 1, "gpu_memory": "40GiB"}}, {"partition": "gpu"}, FOUND, ("cluster", "gpu_memory"),
         "does not know",

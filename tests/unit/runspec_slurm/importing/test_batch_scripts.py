@@ -54,7 +54,7 @@ def list_losses(imported: Imported) -> list[str]:
         (["-N 2", "--gpus=v100:8"], "cluster.gpus", 4),
         (["--gpus-per-node=3"], "cluster.gpus", 3),
         (["--gpus-per-task=2", "--ntasks-per-node=2"], "cluster.gpus", 4),
-        (["--tmp=100G"], "cluster.disk", 100 << 30),
+        (["--tmp=100G"], "cluster.disk_bytes", 100 << 30),
         (["--array=0-9%3"], "max_parallel", 3),
         (["--signal=B:USR1@120", "-t 10"], "signal.name", "USR1"),
         (["--signal=SIGUSR2", "-t 10"], "signal.before", 60),

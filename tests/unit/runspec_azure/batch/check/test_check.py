@@ -131,6 +131,11 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         {},
         ("cluster", "disk"),
     ),
+    "a faster disk than that of the machine": (
+        {"cluster": {"disk": {"tier": "high"}}},
+        {},
+        ("cluster", "disk", "tier"),
+    ),
     "a retired size": ({}, {"vm_size": "STANDARD_NC6"}, ("provider",)),
     "a size that is no name": ({}, {"vm_size": "D2ds_v5"}, ("provider",)),
     "fewer cores than asked for": (
