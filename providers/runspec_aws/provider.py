@@ -113,6 +113,11 @@ class AwsBatchProvider:
 
         return steps.plan(options, survey, setup)
 
+    def setup_policy(self, options: Any) -> Mapping[str, Any]:
+        from runspec_aws.setup import rights
+
+        return rights.make_policy(options)
+
     def connect_setup(self, options: Any, survey: Mapping[str, Any], setup: str) -> SetupClient:
         from runspec_aws.setup.client import connect
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runspec_aws import timing
+from runspec_aws import errors, session, timing
 from runspec_emulators.aws.region import Objects, Region
 from runspec_jobs.cli.app import run
 from tests.support.aws.empty_account import (
@@ -204,6 +204,53 @@ def test_a_network_of_its_own_is_made_and_undone(account: Objects) -> None:
     assert run(["setup", "aws-batch"]) == 0
     assert run(["setup", "aws-batch", "--undo", "--yes"]) == 0
     assert list_things(account) == []
+
+
+# https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-with-s3-policy-actions.html
+OF_S3 = {
+    "HeadBucket": "ListBucket",
+    "ListObjectVersions": "ListBucketVersions",
+    "DeleteObjects": "DeleteObjectVersion",
+    "PutPublicAccessBlock": "PutBucketPublicAccessBlock",
+    "GetPublicAccessBlock": "GetBucketPublicAccessBlock",
+    "PutBucketEncryption": "PutEncryptionConfiguration",
+    "GetBucketEncryption": "GetEncryptionConfiguration",
+    "PutBucketLifecycleConfiguration": "PutLifecycleConfiguration",
+    "GetBucketLifecycleConfiguration": "GetLifecycleConfiguration",
+}
+SERVICES = {"service-quotas": "servicequotas"}
+
+
+def test_every_call_of_setup_and_undo_is_in_the_policy_of_setup(
+    account: Objects, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    called: set[str] = set()
+
+    def checked(parsed: dict[str, Any], **event: Any) -> None:
+        service, name = event["model"].service_model.service_name, event["model"].name
+        name = OF_S3.get(name, name) if service == "s3" else name
+        called.add(f"{SERVICES.get(service, service)}:{name}")
+        errors.checked(parsed, **event)
+
+    monkeypatch.setattr(session, "checked", checked)
+    settings = ["--set", f"region={REGION}", "--set", "network=own", "--set", "repository=train"]
+    assert run(["policy", "--setup", "aws-batch", *settings]) == 0
+    statements = json.loads(capsys.readouterr().out)["Statement"]
+
+    assert set_up(*settings) == 0
+    assert set_up() == 0
+    bucket = f"runspec-123456789012-{REGION}"
+    client(account, "s3").put_object(Bucket=bucket, Key="a", Body=b"a")
+    logs = client(account, "logs")
+    logs.create_log_stream(logGroupName="/runspec/jobs", logStreamName="a")
+    assert run(["setup", "aws-batch", "--undo", "--yes", "--with-data"]) == 0
+
+    allowed = {action for statement in statements for action in statement["Action"]}
+    assert called - allowed == {"sts:GetCallerIdentity"}  # which needs none
+    of_others = {"s3:DeleteObject", "s3:TagResource", "logs:TagResource", "ecr:TagResource"}
+    of_others |= {"iam:TagRole", "iam:TagInstanceProfile", "iam:PassRole", "ec2:CreateTags"}
+    assert allowed - called == of_others  # what other calls need besides
+    assert not [one for one in statements if one["Resource"] == ["*"] and "iam:" in str(one)]
 
 
 def test_objects_keep_a_bucket_until_they_may_be_deleted(account: Objects, capsys: Capture) -> None:

@@ -91,6 +91,13 @@ def set_up(
         return _write_profile(record, preview, in_use, filled)
 
 
+def make_policy(name: str, settings: Sequence[str]) -> Mapping[str, Any]:
+    """Return the least permissions of whoever sets up an account of the provider *name*, and undoes that."""
+    provider = load_provider(name)
+    in_use = inputs.read_profile_in_use(Path.cwd())
+    return provider.setup_policy(read_options(provider, in_use, settings))
+
+
 def load_provider(name: str) -> NamedProvider:
     """Return the provider *name*. Raises Unavailable if it has nothing to set up."""
     provider = registry.load(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.accounts import lifecycle as setups
@@ -158,3 +159,8 @@ def undo_setup(
 ) -> Undone:
     """Delete what setups have made, as `accounts.lifecycle.undo` describes."""
     return setups.undo(provider, settings, confirm, Events(on_event), with_data=with_data)
+
+
+def make_setup_policy(provider: str, settings: Sequence[str] = ()) -> Mapping[str, Any]:
+    """Return the least permissions for `set_up` and `undo_setup`."""
+    return setups.make_policy(provider, settings)

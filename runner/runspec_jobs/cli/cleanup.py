@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from runspec_jobs.api import cleanup, jobs, probes
+from runspec_jobs.api import cleanup, jobs, probes, profiles
 from runspec_jobs.cli import output, plan
 from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.diagnostics.render import escape_control
@@ -33,6 +33,10 @@ def gc(options: GcOptions) -> int:
 
 def policy(options: PolicyOptions) -> int:
     """Print the minimal permissions for the plan of a spec, or those of its job or of doctor."""
+    if options.of_setup is not None:
+        rights = profiles.make_setup_policy(options.of_setup, options.settings)
+        output.out(json.dumps(rights, indent=2))
+        return OK
     job = plan.load(
         options.file,
         ProgressPrinter(),

@@ -173,11 +173,27 @@ class PolicyOptions(Options):
     of_doctor: bool = flag(
         "--doctor", help="print the permissions that `runspec doctor` needs to check the job"
     )
+    of_setup: str | None = option(
+        "--setup",
+        "PROVIDER",
+        "print the permissions that `runspec setup PROVIDER` and --undo need",
+        complete=suggestions.providers,
+    )
+    settings: Sequence[str] = option(
+        "--set",
+        "NAME=VALUE",
+        "with --setup: a setting of the setup; may be repeated",
+        default=(),
+        several=True,
+    )
     output_format: str = OUTPUT_FORMAT
     as_json: bool = AS_JSON
 
     def check(self) -> None:
-        exclusive({"--job": self.of_job, "--doctor": self.of_doctor})
+        of_setup = self.of_setup is not None
+        exclusive({"--job": self.of_job, "--doctor": self.of_doctor, "--setup": of_setup})
+        if self.settings and not of_setup:
+            raise UsageError("--set can only be used with --setup")
 
 
 class TrustOptions(Options):

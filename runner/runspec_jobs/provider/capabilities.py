@@ -437,6 +437,9 @@ class SupportsSetup(Protocol):
     def connect_setup(self, options: Any, survey: Mapping[str, Any], setup: str) -> SetupClient:
         """Return the client of a setup. Raises CredentialsError or Unavailable."""
 
+    def setup_policy(self, options: Any) -> Mapping[str, Any]:
+        """Return the least permissions for every request of a setup and of its undoing. Nothing is asked."""
+
 
 @runtime_checkable
 class SupportsProfileTemplate(Protocol):

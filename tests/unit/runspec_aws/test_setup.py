@@ -14,6 +14,7 @@ from runspec_aws import PROVIDER
 from runspec_aws.setup import finders
 from runspec_aws.setup.client import KEPT
 from runspec_aws.setup.options import AwsSetup
+from runspec_aws.setup.rights import make_policy
 from runspec_aws.setup.steps import plan
 from runspec_jobs.plan.model import REF, fill, find_marked
 from runspec_jobs.provider import Request, Scope, Setup, SupportsSetup
@@ -108,6 +109,20 @@ def test_a_zero_quota_is_named_with_the_request_to_make() -> None:
 
     (note,) = setup.notes
     assert "--quota-code L-417A185B --desired-value VCPUS --region eu-central-1" in note
+
+
+def test_the_policy_of_setup_names_resources_and_no_account() -> None:
+    options = AwsSetup(region=REGION, network="default")
+
+    statements = {s["Sid"]: s for s in make_policy(options)["Statement"]}
+
+    assert statements["Roles"]["Resource"] == [
+        f"arn:aws:iam::*:role/runspec-{of}-{REGION}" for of in ("execution", "job", "machine")
+    ]
+    assert statements["Bucket"]["Resource"] == [f"arn:aws:s3:::runspec-*-{REGION}"]
+    assert "ec2:CreateVpc" not in statements["Network"]["Action"]
+    assert "ec2:CreateVpc" in str(make_policy(AwsSetup()))
+    assert "000000000000" not in str(make_policy(AwsSetup())) + str(statements)
 
 
 def test_a_bucket_of_us_east_1_has_no_constraint() -> None:
