@@ -254,8 +254,8 @@ providers:
     # queue: my-queue
     # Without a queue, runspec makes one, whose machines have these settings. runspec doctor aws-batch checks them.
     instance_role: arn:aws:iam::123456789012:instance-profile/ecsInstanceRole
-    subnets: [subnet-0123456789abcdef0]
-    security_groups: [sg-0123456789abcdef0]   # nodes of one job must reach each other
+    subnets: [subnet-00000000000000000]
+    security_groups: [sg-00000000000000000]   # nodes of one job must reach each other
     max_vcpus: 64
     # secrets: {hf: "aws-sm:arn:aws:secretsmanager:us-east-1:123456789012:secret:hf-a1b2c3"}
     # shared: {workspace: "efs:fs-0123456789abcdef0"}

@@ -320,8 +320,8 @@ PROFILE_TEMPLATE = """\
 providers:
   parallelcluster:
     region: us-east-1
-    key_pair: my-key                    # EC2 key pair; add ssh_key: ~/.ssh/my-key.pem if ssh does not find the key
-    subnets: [subnet-0123456789abcdef0] # of the queues; the head node uses the first one, or head_subnet
+    key_pair: my-key-pair               # EC2 key pair; add ssh_key: ~/.ssh/my-key.pem if ssh does not find the key
+    subnets: [subnet-00000000000000000] # of the queues; the head node uses the first one, or head_subnet
     os: ubuntu2204
     # cluster: training                 # with a name, the cluster can be updated, and all jobs share it
     # queues:

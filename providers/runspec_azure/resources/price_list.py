@@ -11,6 +11,8 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from urllib3.exceptions import HTTPError
+
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_azure.session.transport import new_session
 from runspec_jobs.provider import RemoteError, UsageError
@@ -100,6 +102,7 @@ def read(region: str | None, fetch: Get = get) -> ListedPrices:
     except (
         OSError,
         http.client.HTTPException,
+        HTTPError,  # of urllib3, such as an unknown host: requests passes it on if it may not retry
     ) as exc:  # errors of the requests library are OSErrors
         raise RemoteError(f"{LIST} cannot be read: {exc}", "try again later") from exc
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:

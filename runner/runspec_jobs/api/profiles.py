@@ -13,6 +13,7 @@ from runspec_jobs.accounts.lifecycle import Made as Made, Preview as Preview, Un
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.errors import RunspecError, UsageError
 from runspec_jobs.load import inputs, profile, registry, source, trust
+from runspec_jobs.load.source import InvalidSpec
 from runspec_jobs.machines.price_list import ListedPrices as ListedPrices, PriceList
 from runspec_jobs.provider import Options, Provider, SupportsPrices, paths
 from runspec_jobs.spec import validate
@@ -27,13 +28,20 @@ class Trusted(NamedTuple):
     sets: Mapping[str, Sequence[str]] = {}
 
 
-def load_configured(name: str) -> tuple[Provider, Options]:
-    """Return the provider of that name, and its options from the profile. Raises UsageError if these are wrong."""
+def load_configured(name: str, *, examples: bool = False) -> tuple[Provider, Options]:
+    """Return the provider of that name, and its options from the profile. Raises UsageError if these are wrong.
+
+    Raises InvalidSpec if values of them are those that `runspec init` wrote as examples, unless *examples* are allowed.
+    """
     provider = registry.load(name)
     in_use = inputs.read_profile_in_use(Path.cwd())
     options, problems = validate.parse_model(provider.options_model, in_use.get_settings(name))
     if options is None:
         raise UsageError(f"the profile: {problems[0].what}", problems[0].hint)
+    found = [] if examples else inputs.find_examples(in_use, provider)
+    if found and in_use.text is not None:
+        in_use.text.add_problems(found)
+        raise InvalidSpec(in_use.text)
     # Before the caller connects: an untrusted profile may name a host of somebody else.
     inputs.demand_trust(in_use, provider)
     return provider, options
@@ -59,7 +67,7 @@ def update_prices(on_event: OnEvent | None = None) -> Mapping[str, ListedPrices]
         if n in registry.list_installed()
     ]
     for name in names:
-        provider, options = load_configured(name)
+        provider, options = load_configured(name, examples=True)  # a price list needs the region
         if not isinstance(provider, SupportsPrices):
             continue
         which = provider.price_list(options)

@@ -20,7 +20,10 @@ CONFIRM_ABOVE_USD = 10.0
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 MOVE = "move it to runspec-profile.yaml or ~/.config/runspec/profile.yaml"
 # What nobody's account has: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html uses this number.
-PLACEHOLDER = regex(r"my-bucket|123456789012|//myaccount\.|mystorage|login\.example\.org")
+PLACEHOLDER = regex(
+    r"my-bucket|123456789012|//myaccount\.|mystorage|login\.example\.org|my-key-pair|AAAA\.\.\."
+    r"|\b(subnet|sg)-0{17}\b|\b0{8}-0{4}-0{4}-0{4}-0{12}\b"
+)
 
 
 def _replace_null(value: Any) -> Any:
@@ -91,8 +94,11 @@ def find_placeholders(settings: Any, template: Any, at: Path) -> Iterator[Proble
     if isinstance(settings, Mapping) and isinstance(template, Mapping):
         for key in [key for key in settings if key in template]:
             yield from find_placeholders(settings[key], template[key], (*at, key))
+    elif isinstance(settings, list | tuple) and isinstance(template, list | tuple):
+        for number, (own, first) in enumerate(zip(settings, template, strict=False)):
+            yield from find_placeholders(own, first, (*at, number))
     elif isinstance(settings, str) and settings == template and PLACEHOLDER.search(settings):
-        hint = f"write your own {at[-1]}"
+        hint = f"write your own {next(part for part in reversed(at) if isinstance(part, str))}"
         yield Problem(at, f"'{settings}' is only an example, which runspec init wrote", hint)
 
 
