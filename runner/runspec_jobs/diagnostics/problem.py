@@ -40,13 +40,23 @@ def format_path(path: Path) -> str:
     return text
 
 
+WITHOUT = {ord(mark): None for mark in "-_ "}
+
+
 def did_you_mean(word: str, known: Iterable[str], *, alike: float = 0.6) -> str | None:
     """Return a hint with the known word most similar to *word*, or None if no similarity is at least *alike*.
 
     >>> did_you_mean("comand", ["command", "run"])
     "did you mean 'command'?"
+    >>> did_you_mean("A-100", ["V100", "A100", "A10"])
+    "did you mean 'A100'?"
     """
     import difflib  # imported here because it is slow to import, and only errors need it
 
-    near = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=alike)
-    return f"did you mean '{near[0]}'?" if near else None
+    words = {name.lower(): name for name in known}
+    asked = word.lower()
+    for plain, name in words.items():
+        if plain.translate(WITHOUT) == asked.translate(WITHOUT):
+            return f"did you mean '{name}'?"
+    near = difflib.get_close_matches(asked, list(words), n=1, cutoff=alike)
+    return f"did you mean '{words[near[0]]}'?" if near else None

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from runspec_jobs.diagnostics import peer_words
+from runspec_jobs.diagnostics import peer_words, short_forms
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
 from runspec_jobs.document.nodes import Text
 from runspec_jobs.document.reader import Document, Value
@@ -199,7 +199,8 @@ def _translate_error(kind: type[BaseModel], value: Any, at: Path, error: ErrorDe
         case "tuple_type" | "list_type":
             message, hint = "a list is expected here", _suggest_list(error["input"], (*at, *path))
         case "model_type" | "dict_type" | "mapping_type" | "model_attributes_type":
-            message, hint = "a mapping is expected here", "write key: value lines"
+            message = "a mapping is expected here"
+            hint = short_forms.suggest_mapping(_name_field((*at, *path)), error["input"])
         case "too_short" | "string_too_short":
             message, hint = "must not be empty", None
         case _:
@@ -216,8 +217,11 @@ def _suggest_list(given: Any, path: Path) -> str:
     >>> _suggest_list("make && ./a.out > log", ("command",))
     'write run: make && ./a.out > log'
     """
+    if items := short_forms.suggest_items(_name_field(path), given):
+        return items
     if not isinstance(given, str) or not given.strip() or not given.isprintable():
         return "write [one, two]"
+    given = short_forms.remove_typographic_quotes(given)
     if path != ("command",):
         return f"write {_format_flow([given])}"
     # Placeholders are no work for a shell, and quoted characters are none either.
@@ -227,6 +231,11 @@ def _suggest_list(given: Any, path: Path) -> str:
         return f"write {_format_flow(shlex.split(given))}"
     except ValueError:  # quotes that are never closed
         return "write [one, two]"
+
+
+def _name_field(path: Path) -> str:
+    """Return the field of the spec that *path* is in, if it is that field or an item of its list."""
+    return str(path[0]) if path and all(isinstance(part, int) for part in path[1:]) else ""
 
 
 def _format_flow(words: list[str]) -> str:

@@ -82,11 +82,13 @@ def _check_words(spec: Spec) -> Iterator[Problem]:
     if not words or any(SHELL_OPTION.fullmatch(word) for word in words):
         return
     program = words[0].rpartition("/")[2]
+    for_shell = [i > 0 and _is_for_shell(program, words, i) for i in range(len(words))]
     line = " ".join(
-        word if word in OPERATORS or _is_read(word) else shlex.quote(word) for word in words
+        word if word in OPERATORS or for_shell[i] or _is_read(word) else shlex.quote(word)
+        for i, word in enumerate(words)
     )
-    for i, word in enumerate(words[1:], 1):
-        if _is_for_shell(program, words, i):
+    for i, word in enumerate(words):
+        if for_shell[i]:
             message = f"no shell reads the words of command: the program gets '{word}' itself"
             yield _note(("command", i), message, f"write run: {line}")
 

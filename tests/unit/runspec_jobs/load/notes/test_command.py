@@ -32,7 +32,7 @@ def told(**fields: Any) -> list[tuple[str, str | None]]:
         (["a", "$HOME"], 1, "write run: a $HOME"),
         (["a", "--out=${HOME}/x"], 1, "write run: a --out=${HOME}/x"),
         (["python", "~/x.py"], 1, "write run: python ~/x.py"),
-        (["cat", "*.csv"], 1, "write run: cat '*.csv'"),
+        (["cat", "*.csv"], 1, "write run: cat *.csv"),
         (["a", "$mounts.code/x"], 1, "write ${mounts.code}"),
         (["a", "$RUNSPEC_RANK"], 1, "write run: a $RUNSPEC_RANK"),
     ],

@@ -1,0 +1,76 @@
+"""The hint for a short form of another tool is a value that is valid as it stands."""
+
+from __future__ import annotations
+
+import pytest
+
+from runspec_jobs.document import reader
+from runspec_jobs.spec.validate import parse_spec
+
+HEAD = "apiVersion: runspec/v1\nname: n\nprovider: local\n"
+
+
+def explain(text: str) -> list[tuple[str, str | None]]:
+    _, problems = parse_spec(reader.read((HEAD + text).encode()))
+    return [(problem.what, problem.hint) for problem in problems]
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "hint"),
+    [
+        ("outputs", "./results", "[{name: results, path: /job/results}]"),
+        ("outputs", "/job/model", "[{name: model, path: /job/model}]"),
+        ("outputs", "", "[{name: results, path: /job/results}]"),
+        ("mounts", ".", "[{name: code, source: ., target: /job/code}]"),
+        ("mounts", "{/job/data: ./data}", "[{name: data, source: ./data, target: /job/data}]"),
+        ("mounts", "sets/2024", "[{name: code, source: ./sets/2024, target: /job/code}]"),
+        ("metric", "loss", "{name: loss, goal: min, pattern: 'loss[=: ]+([-+.0-9eE]+)'}"),
+        ("metric", "val_acc", "{name: val_acc, goal: max, pattern: 'val_acc[=: ]+([-+.0-9eE]+)'}"),
+        ("container", "python:3.11", "{image: python:3.11}"),
+    ],
+)
+def test_the_hint_for_a_short_form_is_valid(field: str, given: str, hint: str) -> None:
+    command = "command: ['true']\n"
+
+    ((_, said),) = explain(f"{command}{field}: {given}\n")
+
+    assert said == f"write {hint}"
+    assert explain(f"{command}{field}: {hint}\n") == []
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "hint"),
+    [
+        ("outputs", "./results", "{name: results, path: /job/results}"),
+        ("mounts", '".:/job/code"', "{name: code, source: ., target: /job/code}"),
+        ("mounts", '"./data:/data:ro"', "{name: data, source: ./data, target: /data}"),
+    ],
+)
+def test_the_hint_for_an_item_of_a_short_form_is_valid(field: str, given: str, hint: str) -> None:
+    ((_, said),) = explain(f"command: ['true']\n{field}: [{given}]\n")
+
+    assert said == f"write {hint}"
+    assert explain(f"command: ['true']\n{field}: [{hint}]\n") == []
+
+
+def test_a_field_whose_lines_are_not_indented_is_told_to_indent_them() -> None:
+    said = explain("command: ['true']\ncluster:\nnodes: 2\n")
+
+    assert (
+        "a mapping is expected here",
+        "indent the lines that belong to it by two spaces",
+    ) in said
+
+
+def test_typographic_quotes_are_an_error_and_not_a_part_of_the_program() -> None:
+    said = explain("command: [“python”, train.py]\n")
+
+    assert said == [("typographic quotes are part of the word", 'write "python"')]
+    ((_, hint),) = explain("command: “python train.py”\n")
+    assert hint == "write [python, train.py]"
+
+
+def test_the_name_of_a_gpu_in_place_of_a_number_is_told_where_to_write_it() -> None:
+    ((_, hint),) = explain("command: ['true']\ncluster: {gpus: A-100}\n")
+
+    assert hint == "write gpus: 1 and gpu_type: A100"
