@@ -24,6 +24,8 @@ class Said(NamedTuple):
     provider: str = "local"
     engine: str = "process"  # of `local`
     kinds: frozenset[str] = frozenset()  # of files that it says; empty for all
+    beside: str = ""  # a loss that the file has, too; empty for any
+    options: tuple[str, ...] = ()  # of `runspec plan`
 
 
 # Services that never end, other engines of workflows, and machines to work on by hand: runspec runs jobs that end.
@@ -40,6 +42,22 @@ provider: local
 needs: [first]
 container: {image: "second:1"}
 command: [echo, second]
+"""
+MI300X = """\
+cluster: {gpus: 8, gpu_type: MI300X}
+container: {image: "rocm/pytorch:rocm6.2.3"}
+command: [echo, a]
+"""
+CONDA = """\
+container: {image: "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04:1"}
+mounts: [{name: packages, source: ./a.txt, target: /job/environment.yml}]
+setup: conda env update --quiet --name base --file "${mounts.packages}"
+command: [echo, a]
+"""
+ASSETS = """\
+container: {image: "mcr.microsoft.com/azureml/curated/acpt-pytorch-2.8-cuda12.6:latest"}
+mounts: [{name: cifar, source: shared://cifar, target: /job/cifar}]
+command: [echo, "${mounts.cifar}"]
 """
 SAID: Mapping[str, Said] = {
     "retry_by_exit_code": Said(
@@ -99,6 +117,43 @@ SAID: Mapping[str, Said] = {
     "deps": Said("needs", NEEDS),
     "per_task_image": Said("needs", NEEDS),
     "multi_step": Said("needs", NEEDS),
+    "disk_tier": Said(
+        "cluster.disk",
+        "cluster: {disk: {size: 50GiB, tier: high}}\nrun: echo a\n",
+        provider="aws-batch",
+    ),
+    "accel_other": Said("cluster.gpu_type", MI300X, provider="azure-batch"),
+    # Tasks of dstack that name no cloud: no provider had their accelerator.
+    "cloud_other": Said(
+        "cluster.gpu_type",
+        MI300X,
+        provider="azure-batch",
+        kinds=frozenset({"dstack"}),
+        beside="accel_other",
+    ),
+    "no_container": Said("run", "cluster: {nodes: 2, cpus: 8}\nrun: echo a\n", provider="azure-batch"),
+    # The folder of a task is kept for seven days in any case.
+    "retention": Said(
+        "ttl", "ttl: 7d\nrun: echo a\n", provider="azure-batch", kinds=frozenset({"azure-batch"})
+    ),
+    "output_filter": Said(
+        "outputs", 'outputs: [{name: o, path: /job/o, include: ["*.bam"]}]\nrun: echo a\n'
+    ),
+    "image_plus_conda": Said("setup", CONDA, provider="azure-batch"),
+    # Environments are images of mcr.microsoft.com/azureml/curated, and the profile says where a data asset lies.
+    "registry_assets": Said(
+        "mounts", ASSETS, provider="azure-batch", kinds=frozenset({"azureml"})
+    ),
+    # As with `--multirun lr=0.1,0.01`, the values are typed.
+    "hydra_multirun": Said(
+        "sweep",
+        "sweep: {lr: [0.1]}\nmax_parallel: 4\ncommand: [echo, '${sweep.lr}']\n",
+        options=("--set", "sweep.lr=[0.1, 0.01]"),
+    ),
+    # Each task starts as soon as there is room for it, with more or fewer beside it.
+    "partial_admission": Said(
+        "max_parallel", "sweep: {n: 0..19}\nmax_parallel: 20\nrun: echo a\n"
+    ),
     "requeue_by_script": Said("retry.attempts", "retry: {attempts: 3}\ncommand: [echo, a]\n"),
 }  # fmt: skip
 
@@ -136,8 +191,13 @@ def list_left(files: Iterable[Mapping[str, Any]]) -> Counter[str]:
 
 def find_left(file: Mapping[str, Any]) -> set[str]:
     """Return what of *file* is still lost."""
-    said = {loss for loss, how in SAID.items() if not how.kinds or file["kind"] in how.kinds}
-    return set(file["lost"]) - said
+    lost = set(file["lost"])
+    said = {
+        loss
+        for loss, how in SAID.items()
+        if (not how.kinds or file["kind"] in how.kinds) and (not how.beside or how.beside in lost)
+    }
+    return lost - said
 
 
 def main(words: list[str]) -> int:

@@ -343,6 +343,10 @@ def _places(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
 def _kept(decision: Decision, spec: Spec) -> Iterator[Problem]:
     """Yield problems of outputs: each is one path on a volume that all nodes mount (`outputDirectories`)."""
     for i, output in enumerate(spec.outputs):
+        for key in ("include", "exclude"):
+            if getattr(output, key):
+                what = "jobs of Batch AI write to mounted storage directly, with all their files"
+                yield Problem(("outputs", i, key), what, f"remove {key}", at="key")
         if output.keep > 1:
             what = (
                 "jobs of Batch AI write to mounted storage directly, so there are no saves to keep"

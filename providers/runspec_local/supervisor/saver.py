@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ from runspec_local.supervisor.node import Node
 
 Watch = Callable[[Child], None]
 ALSO_TO = "RUNSPEC_ALSO_TO"  # another place for the files: `runspec_agent.transfer.folder_sync`
+FILES = "RUNSPEC_SAVED_FILES"  # the patterns of the files that are saved: as in `runspec_agent.transfer.folder_sync`
 KNOWN_AS = "RUNSPEC_KNOWN_AS"  # links by this path lead into the output: the same module
 ANEW = 10  # restarts of the saving process while the job runs
 
@@ -105,6 +107,8 @@ class Saver:
         try:
             places[1].mkdir(parents=True, exist_ok=True)
             env = {**os.environ, KNOWN_AS: str(self.output["path"])}
+            if patterns := {k: self.output[k] for k in ("include", "exclude") if k in self.output}:
+                env[FILES] = json.dumps(patterns)
             if target := self.node.target(self.output):
                 env |= {**self.node.identity(self._secrets), ALSO_TO: target}
             with private_log(job / "supervisor.log") as log:

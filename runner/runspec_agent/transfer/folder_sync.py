@@ -1,5 +1,6 @@
 """Save an output of a local job into a folder, in the same way as into a store: see `output_saver`."""
 
+import json
 import os
 import signal
 import sys
@@ -8,10 +9,12 @@ from typing import List, NamedTuple, Optional, Tuple
 from runspec_agent.base.failure import DISK_FULL, Failure, is_no_space
 from runspec_agent.base.process import Signals
 from runspec_agent.store.folder import FolderBucket
+from runspec_agent.transfer.folder_walk import Wanted
 from runspec_agent.transfer.output_saver import Saver
 
 KNOWN_AS = "RUNSPEC_KNOWN_AS"  # the path of SOURCE as the job's programs know it
 ALSO_TO = "RUNSPEC_ALSO_TO"  # the store of another owner to which the files are written as well
+FILES = "RUNSPEC_SAVED_FILES"  # JSON with the patterns `include` and `exclude` of the files that are saved
 USAGE_LINE = "usage: sync --every SECONDS|--once [--keep SAVES] SOURCE TARGET"
 
 
@@ -47,6 +50,7 @@ def _save(asked: Asked) -> Tuple[List[str], bool]:
         saver.add(
             asked.target, asked.source, "", asked.every_s, asked.keep, restoring=False, names=names
         )
+        saver.outputs[-1].snapshot.wanted = Wanted.of(json.loads(os.environ.get(FILES, "{}")))
         refused = _add_target(saver)
         saver.start()
         while asked.every_s is not None:

@@ -1,9 +1,21 @@
 """List what is in an output folder: files, folders, links, and what cannot be saved."""
 
 import errno
+import fnmatch
 import os
 import stat
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import (
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from runspec_agent.store.manifest import EMPTY, OURS, PERMISSIONS, Folder, Link, Shape, stays
 
@@ -26,6 +38,40 @@ class Seen(NamedTuple):
     link: str = ""  # the target, if it is a link to a file
 
 
+class Wanted(NamedTuple):
+    """The patterns of the files of an output that are saved; all files match an empty *include*.
+
+    A pattern without a slash is that of a name, in any folder; with one, that of a path in the output, in which `*` may
+    stand for several folders.
+    """
+
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, output: Mapping[str, Any]) -> "Wanted":
+        """Return the patterns in the record of an output."""
+        return cls(output.get("include", ()), output.get("exclude", ()))
+
+    def matches(self, path: str) -> bool:
+        """Return whether the file at *path*, relative to the output, is saved.
+
+        >>> wanted = Wanted(["*.bam", "log/*"], ["*.tmp.bam"])
+        >>> [wanted.matches(path) for path in ("a/b.bam", "log/a/b", "c.tmp.bam", "d.sam")]
+        [True, True, False, False]
+        """
+        taken = not self.include or any(_matches(path, pattern) for pattern in self.include)
+        return taken and not any(_matches(path, pattern) for pattern in self.exclude)
+
+
+def _matches(path: str, pattern: str) -> bool:
+    name = path if "/" in pattern else os.path.basename(path)
+    return fnmatch.fnmatchcase(name, pattern)
+
+
+EVERYTHING = Wanted()
+
+
 class Look(NamedTuple):
     """The content of a folder, by relative paths."""
 
@@ -34,17 +80,17 @@ class Look(NamedTuple):
     shape: Shape
 
 
-def look(folder: str, names: Iterable[str] = ()) -> Look:
+def look(folder: str, names: Iterable[str] = (), wanted: Wanted = EVERYTHING) -> Look:
     """Return the content of *folder*, a path without links. *names* are other paths by which links may lead into it.
 
     A link counts if it leads to something in the folder, or to nothing at a path in the folder.
     """
-    return _Walk(folder, names).run()
+    return _Walk(folder, names, wanted).run()
 
 
 class _Walk:
-    def __init__(self, folder: str, names: Iterable[str]) -> None:
-        self.folder = folder
+    def __init__(self, folder: str, names: Iterable[str], wanted: Wanted) -> None:
+        self.folder, self.wanted = folder, wanted
         self.names = [folder, *names]
         self.found = Look({}, {}, Shape({}, {}, {}))
 
@@ -76,6 +122,8 @@ class _Walk:
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     todo.append(path)
+                elif not self.wanted.matches(known_as(path)):
+                    continue
                 yield path
 
     def _add(self, path: str) -> None:

@@ -16,6 +16,7 @@ from runspec_agent.store import parallel
 from runspec_agent.store.base import Opened, file_digest
 from runspec_agent.store.manifest import EMPTY, OURS, Entry, Listed
 from runspec_agent.transfer.folder_walk import (
+    EVERYTHING,
     GONE,
     RESERVED,
     Hidden,
@@ -60,6 +61,7 @@ class Snapshot:
     def __init__(self, folder: str, send: Send, names: Iterable[str] = ()) -> None:
         self.folder, self._send = os.path.realpath(folder), send
         self._names = [os.path.abspath(folder), *names]
+        self.wanted = EVERYTHING  # the files that are read
         self.shape = EMPTY  # what was beside the files that `taken` returned
         self._read: Dict[str, Tuple[Version, Entry]] = {}
         self._wrong: Dict[str, Tuple[Version, str]] = {}  # files that cannot be read, and why
@@ -91,7 +93,7 @@ class Snapshot:
         """
         self._quiet = None
         while time.monotonic() < until:
-            seen = look(self.folder, self._names).files
+            seen = look(self.folder, self._names, self.wanted).files
             newest = max((seen_file.version[1] for seen_file in seen.values()), default=0)
             left_s = settled_s - (time.time() - newest / 1e9)
             if not 0 < left_s <= settled_s:
@@ -111,7 +113,7 @@ class Snapshot:
         burst: Set[str] = set()
         changed: List[str] = []
         for count in range(ROUNDS):
-            seen, self._hidden, shape = look(self.folder, self._names)
+            seen, self._hidden, shape = look(self.folder, self._names, self.wanted)
             self._check_hidden(before, seen)
             changed = [
                 name for name, seen_file in seen.items() if not self._has(name, seen_file.version)

@@ -11,6 +11,7 @@ from runspec_agent.base.job_env import TEAM_WORDS, USAGE, Failure
 from runspec_agent.base.task_identity import TaskIdentity, variable
 from runspec_agent.store.base import Bucket
 from runspec_agent.transfer import inputs
+from runspec_agent.transfer.folder_walk import Wanted
 from runspec_agent.transfer.output_saver import Saver
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class Workdir:
                 alone=identity.attempt == 1,
                 names=[output["path"]],
             )
+            saver.outputs[-1].snapshot.wanted = Wanted.of(output)
             if "target" in output:
                 from runspec_agent.transfer.output_target import Target, folder_of
 

@@ -178,6 +178,8 @@ def kept_outputs(spec: Spec) -> list[dict[str, Any]]:
             **({"from": o.origin} if nodes.max > 1 and o.origin not in (None, always) else {}),
             **({"keep": o.keep} if o.keep > 1 else {}),
             **({"target": o.target} if o.target else {}),
+            **({"include": list(o.include)} if o.include else {}),
+            **({"exclude": list(o.exclude)} if o.exclude else {}),
         }
         for o in spec.outputs
     ]

@@ -99,6 +99,25 @@ def _escape_line(value: str) -> str:
     return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 
+def _check_outputs(spec: Spec, hint: str) -> Iterator[Problem]:
+    for i, output in enumerate(spec.outputs):
+        if output.sync is not None:
+            message = "with signed URLs an output is saved once, when the job has ended"
+            yield Problem(("outputs", i, "sync"), message, f"remove sync, or {hint}", at="key")
+        if output.target:
+            message = "a job with signed URLs has no identity, and writes to the store of the profile alone"
+            yield Problem(("outputs", i, "target"), message, f"remove target, or {hint}", at="key")
+        for key in ("include", "exclude"):
+            if getattr(output, key):
+                message = (
+                    "with signed URLs an output is saved by a shell script, which saves all of it"
+                )
+                yield Problem(("outputs", i, key), message, f"remove {key}, or {hint}", at="key")
+        if output.keep > 1:
+            message = "with signed URLs an output is saved once, when the job has ended"
+            yield Problem(("outputs", i, "keep"), message, f"remove keep, or {hint}", at="key")
+
+
 def signed_problems(spec: Spec, hint: str) -> Iterator[Problem]:
     """Yield the problems of *spec* if its agent is a shell script with signed URLs; *hint* names an alternative."""
     if spec.launch is not Launch.NONE:
@@ -115,16 +134,7 @@ def signed_problems(spec: Spec, hint: str) -> Iterator[Problem]:
         yield Problem(
             ("container", "requirements"), message, f"use an image that contains them, or {hint}"
         )
-    for i, output in enumerate(spec.outputs):
-        if output.sync is not None:
-            message = "with signed URLs an output is saved once, when the job has ended"
-            yield Problem(("outputs", i, "sync"), message, f"remove sync, or {hint}", at="key")
-        if output.target:
-            message = "a job with signed URLs has no identity, and writes to the store of the profile alone"
-            yield Problem(("outputs", i, "target"), message, f"remove target, or {hint}", at="key")
-        if output.keep > 1:
-            message = "with signed URLs an output is saved once, when the job has ended"
-            yield Problem(("outputs", i, "keep"), message, f"remove keep, or {hint}", at="key")
+    yield from _check_outputs(spec, hint)
     if spec.retry.on:
         message = "which attempts are followed by another one is decided by the Python agent"
         yield Problem(("retry", "on"), message, f"remove on, or {hint}", at="key")

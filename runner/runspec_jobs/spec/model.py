@@ -626,6 +626,17 @@ class Mount(Model):
         return (self.mode or ("rw" if self.scheme == "shared" else "ro")) == "ro"
 
 
+def _check_pattern(value: str) -> str:
+    if value.startswith("/") or value.endswith("/") or ".." in value.split("/"):
+        raise make_error(
+            f"'{value}' is no pattern of files in the output", "write '*.pt' or 'logs/*'"
+        )
+    return value
+
+
+FilePattern = Annotated[Word, AfterValidator(_check_pattern)]
+
+
 class Output(Model):
     """A folder that the job writes. runspec saves it to the store, even if the job fails."""
 
@@ -661,6 +672,14 @@ class Output(Model):
         default=None,
         description="A bucket or container of another owner (`s3://bucket/prefix`, `az://account/container/prefix`) to "
         "which each save writes the files as well, under their plain names and by the job's own identity.",
+    )
+    include: tuple[FilePattern, ...] = Field(
+        default=(),
+        description="Patterns of the files that are saved, such as `*.pt` or `logs/*`; without them, all are. One "
+        "without `/` is that of a name in any folder, and one with `/` that of a path in the output.",
+    )
+    exclude: tuple[FilePattern, ...] = Field(
+        default=(), description="Patterns of files that are not saved, such as `*.tmp`."
     )
     keep: Saves = Field(
         default=1,

@@ -29,6 +29,10 @@ from runspec_jobs.spec.types import NAME, compiled
 RESERVED = "RUNSPEC_"
 LEAST_TTL_S = 60
 ARGUMENT_BYTES = 131_072  # MAX_ARG_STRLEN of Linux, with the NUL at the end
+WITH_CONDA = (
+    "keep one of them, or if the image has conda, mount the file and write "
+    'setup: conda env update --name base --file "${mounts.NAME}"'
+)
 NOTHING_TO_RUN = "nothing to run"
 
 
@@ -120,7 +124,7 @@ def _check_conda(spec: Spec) -> Iterator[Problem]:
         ("requirements", "write the packages of pip under pip: in the file"),
         ("build_constraints", "they are for container.requirements"),
         ("python", "write python among the dependencies in the file"),
-        ("image", "keep one of them: the image has its own packages"),
+        ("image", WITH_CONDA),
         ("build", "keep one of them: the image has its own packages"),
     ):
         if container.conda and getattr(container, name):
@@ -233,6 +237,11 @@ def _check_output_targets(spec: Spec) -> Iterator[Problem]:
             message = "the saves of an elastic job are written to the store of the profile alone"
             hint = "remove target, or give nodes one number"
             yield Problem(("outputs", i, "target"), message, hint, at="key")
+        for key in ("include", "exclude"):
+            if getattr(output, key) and spec.cluster.nodes.elastic:
+                message = "the saves of an elastic job have all files, from which its nodes go on"
+                hint = f"remove {key}, or give nodes one number"
+                yield Problem(("outputs", i, key), message, hint, at="key")
 
 
 def _check_unknown_placeholders(

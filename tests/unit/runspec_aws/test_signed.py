@@ -85,6 +85,16 @@ def test_a_job_without_a_way_to_the_bucket_is_refused() -> None:
     assert "files: signed" in str(found[0].hint)
 
 
+@pytest.mark.parametrize("key", ["include", "exclude"])
+def test_patterns_of_outputs_need_the_agent(key: str) -> None:
+    output = {"name": "o", "path": "/job/o", key: ["*.pt"]}
+
+    (found,) = [p for p in problems(spec(outputs=[output]), **SIGNED) if p.severity == "error"]
+
+    assert found.path == ("outputs", 0, key)
+    assert (found.hint or "").startswith(f"remove {key}, or set job_role")
+
+
 def test_how_long_the_urls_are_good_is_told() -> None:
     found = problems(spec(), **SIGNED)
 

@@ -130,6 +130,9 @@ def test_that_nothing_of_ours_saves_is_told() -> None:
 
     words = one("outputs[0].sync", "note", outputs=[{**output, "sync": "60s"}])
     assert "not as one complete save" in words
+    for key in ("include", "exclude"):
+        found = one(f"outputs[0].{key}", outputs=[{**output, key: ["*.pt"]}])
+        assert "with all their files" in found
     assert "no saves to keep" in one("outputs[0].keep", outputs=[{**output, "keep": "last 2"}])
 
 

@@ -19,6 +19,27 @@ name: first
 provider: {said.provider}
 providers: {{local: {{engine: {said.engine}, without_gpus: true}}}}
 """
+PROFILE = """\
+providers:
+  local: {{engine: process}}
+  slurm: {{workspace: {workspace}}}
+  aws-batch:
+    region: us-east-1
+    bucket: jobs-1
+    job_role: arn:aws:iam::210987654321:role/job
+    execution_role: arn:aws:iam::210987654321:role/execution
+    instance_role: arn:aws:iam::210987654321:instance-profile/machine
+    subnets: [subnet-1]
+    security_groups: [sg-1]
+  azure-batch:
+    batch_url: https://jobs.westus3.batch.azure.com
+    storage_account: jobs
+    storage_key: env:KEY
+    container: jobs
+    image: microsoft-dsvm:ubuntu-hpc:2404-rocm:latest
+    node_agent: batch.node.ubuntu 24.04
+    shared: {{cifar: "blob:jobs/cifar"}}
+"""
 
 
 @pytest.mark.process
@@ -27,8 +48,7 @@ def test_what_is_counted_as_said_is_said_by_a_spec_that_plans(
     loss: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    profile = f"providers: {{local: {{engine: process}}, slurm: {{workspace: {tmp_path}}}}}\n"
-    own_profile().write_text(profile)
+    own_profile().write_text(PROFILE.format(workspace=tmp_path))
     (tmp_path / "a.txt").write_text("a\n")
     (tmp_path / "vars.env").write_text("A=1\n")
     (tmp_path / "image").mkdir()
@@ -38,7 +58,7 @@ def test_what_is_counted_as_said_is_said_by_a_spec_that_plans(
         need("podman")
     (tmp_path / "jobs.yaml").write_text(HEAD.format(said=said) + said.spec)
 
-    assert run(["plan", "jobs.yaml"]) == 0, capsys.readouterr().err
+    assert run(["plan", "jobs.yaml", *said.options]) == 0, capsys.readouterr().err
 
     jobs = yaml.load_all(said.spec, Loader=yaml.BaseLoader)
     assert any(has_field(job, said.field) for job in jobs)

@@ -540,6 +540,17 @@ def test_an_attempt_that_a_full_store_lets_not_begin_has_the_code_of_the_one_bef
     assert one(2, attempts=2).in_full_store() == 3
 
 
+def test_an_output_has_the_files_that_its_patterns_name(service: Service) -> None:
+    output = {**MODEL, "include": ["*.pt"], "exclude": ["old*"]}
+    script = 'cd "$RUNSPEC_OUTPUT_MY_MODEL"; mkdir a; touch a/new.pt old.pt log.txt'
+
+    code, _, err = service.runs(*sh(script), record={"outputs": [output], "attempts": 1})
+
+    assert code == 0, err
+    saved = [service.output(name) for name in ("a/new.pt", "old.pt", "log.txt")]
+    assert saved == [b"", None, None]
+
+
 def test_sigterm_reaches_the_program_and_what_it_writes_then_is_saved(service: Service) -> None:
     """Within the grace; the code says that it was asked to stop."""
     script = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -50,6 +51,32 @@ def kept(target: Path) -> dict[str, bytes]:
 def saved(source: Path, target: Path) -> int:
     """Save in one go; give the exit status."""
     return folder_sync.main(["--once", str(source), str(target)])
+
+
+@pytest.mark.parametrize(
+    ("patterns", "names"),
+    [
+        ({}, {"a", "deep/er/b", "deep/c.tmp"}),
+        ({"include": ["b", "c*"]}, {"deep/er/b", "deep/c.tmp"}),
+        ({"include": ["deep/*"], "exclude": ["*.tmp"]}, {"deep/er/b"}),
+        ({"exclude": ["deep/er/*", "a"]}, {"deep/c.tmp"}),
+        ({"include": ["er"]}, set()),
+    ],
+)
+def test_files_that_the_patterns_leave_out_are_not_saved(
+    source: Path,
+    target: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    patterns: dict[str, list[str]],
+    names: set[str],
+) -> None:
+    """A pattern without a slash is that of a name in any folder, and one with a slash that of a path."""
+    (source / "deep/c.tmp").write_text("C")
+    monkeypatch.setenv(folder_sync.FILES, json.dumps(patterns))
+
+    assert saved(source, target) == 0
+
+    assert kept(target).keys() == tree(target).keys() == names
 
 
 def test_everything_is_saved_and_has_its_plain_name_in_the_end(source: Path, target: Path) -> None:

@@ -94,3 +94,30 @@ def test_an_output_goes_where_the_job_has_an_identity(provider: str) -> None:
     assert "write s3://BUCKET/PREFIX or az://" in wrong("store://a")[0]
     elastic = {"cluster": {"nodes": {"min": 1, "max": 2}}}
     assert any("remove target, or give" in line for line in wrong("s3://lab/a", **elastic))
+
+
+@pytest.mark.parametrize(
+    ("patterns", "says"),
+    [
+        (
+            {"include": ["/a"]},
+            "'/a' is no pattern of files in the output: write '*.pt' or 'logs/*'",
+        ),
+        ({"exclude": ["a/../b"]}, "'a/../b' is no pattern of files in the output"),
+        ({"exclude": ["a/"]}, "'a/' is no pattern of files in the output"),
+    ],
+)
+def test_a_pattern_stays_in_the_output(patterns: dict[str, list[str]], says: str) -> None:
+    (found,) = wrong_with("local", outputs=[{"name": "o", "path": "/o", **patterns}])
+
+    assert found.startswith(says)
+
+
+@pytest.mark.parametrize("key", ["include", "exclude"])
+def test_an_elastic_job_saves_all_files(key: str) -> None:
+    elastic = {"nodes": {"min": 1, "max": 2}}
+    outputs = [{"name": "o", "path": "/o", "sync": "1m", key: ["*.pt"]}]
+
+    found = wrong_with("local", cluster=elastic, outputs=outputs)
+
+    assert any(f"remove {key}, or give nodes one number" in line for line in found)

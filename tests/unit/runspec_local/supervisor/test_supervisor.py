@@ -112,6 +112,16 @@ def test_what_a_shell_has_started_saves_after_a_cancel(world: World) -> None:
     assert [file.path for file in world.client.outputs(RUN)] == ["x"]
 
 
+def test_an_output_has_the_files_that_its_patterns_name(world: World) -> None:
+    patterns = {"include": ["*.pt"], "exclude": ["old*"]}
+    outputs = [{"name": "o", "path": "/job/o", "sync_s": None, **patterns}]
+
+    world.start('cd "$RUNSPEC_OUTPUT_O"; touch new.pt old.pt log.txt', outputs=outputs)
+    until(lambda: world.state is State.SUCCEEDED)
+
+    assert [file.path for file in world.client.outputs(RUN)] == ["new.pt"]
+
+
 def test_what_a_node_leaves_behind_ends_with_it(world: World, tmp_path: Path) -> None:
     world.start(f"sleep 600 & echo $! > {tmp_path}/pid")
 
