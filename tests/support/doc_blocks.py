@@ -193,15 +193,6 @@ CHECKED: Mapping[str, Checked] = {
         "its files are those of a service that has ended",
         "tests/e2e/test_batchai_recipes.py::test_the_shape_of_a_recipe_runs_as_the_service_ran_it",
     ),
-    "docs/aws-batch.md: runspec doctor aws-batch --probe": Checked(
-        "it takes minutes", f"tests/e2e/test_aws_probes.py::{PROBES}"
-    ),
-    "docs/azure-batch.md: runspec doctor azure-batch --probe": Checked(
-        "it takes minutes", f"tests/e2e/test_azure_probes.py::{PROBES}"
-    ),
-    "docs/parallelcluster.md: runspec doctor parallelcluster --probe": Checked(
-        "it takes minutes", f"tests/e2e/test_parallelcluster_probes.py::{PROBES}"
-    ),
     "docs/unverified.md: runspec doctor aws-batch --probe": Checked(
         "it takes minutes", f"tests/e2e/test_aws_probes.py::{PROBES}"
     ),
