@@ -9,12 +9,11 @@ because a change of them changes nothing that a test should see: docstrings, com
 checker reads, decorators, and all texts with the expressions inside of f-strings, so the words of messages, of logs and
 of `__all__`. Tables of data, stand-ins and the contract suite are not broken either.
 
-Which quick test runs which lines is recorded once for each commit, in the cache of the user. A mutant first meets the
-tests that run its line, the quickest first, as far as they take SHARE_S seconds together; if none runs it, those that
-run its module, or else those of the nearest folder. A line that runs when its module is imported meets those that run
-the module. All mutants that are alive then meet all tests of plain `pytest` together, in one run; a test that fails
-there is tried with each of them. Those that still live meet the tests that start processes, first those of the nearest
-folders and of the contract, then all. A test that fails is run again alone, so that no accident counts.
+A mutant first meets the tests that are nearest by their folder, the name of their file, and what they mention, as far
+as they take SHARE_S together: see `forked_mutants`. All mutants that are alive then meet all tests of plain `pytest`
+together, in one run; a test that fails there is tried with each of them. Those that still live meet the tests that
+start processes, first those of the nearest folders and of the contract, then all. A test that fails is run again alone,
+so that no accident counts.
 
 The checkout stays as it is, because mutants live in a clone below the temporary folder. The exit code is 1 if more
 survive than `--most` allows.
@@ -25,25 +24,23 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from reached_lines import PRODUCT, Reached, list_tests, read_record, write_record
+from forked_mutants import Change, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
+PRODUCT = ("runner/", "providers/")
 SOURCES = ("runner", "providers", "emulators", "tools")
 LEFT_OUT = ("runspec_jobs/testing/", "__init__.py")  # tests that ship are tools of the tests
-SHARE_S = (
-    60.0  # of recorded time: how long the tests of one mutant may take before it meets all tests
-)
 TEST_S = 120  # a test that a mutant makes wait for ever fails after that
 LIMIT_S = 7200.0  # a run of pytest that takes longer is killed
 PROCESSES = ("-m", "process and not slow")
@@ -219,13 +216,28 @@ class Clone:
             for file, text in sources.items():
                 write(self.path / file, text)
 
+    def run_forked(self, breaks: Sequence[Break]) -> dict[int, Verdict]:
+        """Return what became of each mutant, by its number, among the tests of plain pytest that are nearest."""
+        mutants, verdicts = self._folder / "mutants", self._folder / "verdicts"
+        with mutants.open("w") as stream:
+            for number, (file, mutant, _) in enumerate(breaks, 1):
+                source = self.read(file)
+                change = Change(number, file, mutant.apply(source), function_of(source, mutant))
+                stream.write(f"{json.dumps(change)}\n")
+        verdicts.write_text("")
+        words = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
+        words += ["-p", "forked_mutants", f"--mutants={mutants}", f"--verdicts={verdicts}"]
+        self._wait([*words, f"--timeout={TEST_S}", f"--basetemp={self._folder / 'tests'}"])
+        found = (Verdict(*json.loads(line)) for line in verdicts.read_text().splitlines())
+        return {verdict.number: verdict for verdict in found}
+
     def run(self, tests: Sequence[str] | None = None, more: Sequence[str] = ()) -> list[str]:
         """Return which tests fail, all of them or those listed, or why no test could be run."""
         failed, listed = self._folder / "failed", self._folder / "listed"
         failed.write_text("")
         # Of an option that pytest learns later, it would take a value of its own word for a path, and for the root.
         words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-        words += ["-p", "reached_lines", f"--failed={failed}", f"--timeout={TEST_S}"]
+        words += ["-p", "listed_tests", f"--failed={failed}", f"--timeout={TEST_S}"]
         words += [f"--basetemp={self._folder / 'tests'}", *more]
         if tests is None:
             words += ["-n", str(self._workers)]
@@ -262,11 +274,10 @@ def main() -> int:
     commit = git("rev-parse", "--verify", f"{asked.at}^{{commit}}").strip()
     with tempfile.TemporaryDirectory(prefix="mutate-") as folder:
         clone = Clone(Path(folder), commit, asked.workers)
-        tests = recorded_tests(clone, commit)
         drawn = [Break(*pair) for pair in choose(clone, asked.number, asked.seed)]
         if asked.only:
             drawn = [drawn[number - 1] for number in asked.only]
-        alive = meet_nearest(clone, tests, drawn)
+        alive = meet_nearest(clone, drawn)
         plain = alive = meet_all(clone, alive, "all tests of plain pytest")
         alive = meet_processes(clone, alive)
         quick = alive = meet_all(clone, alive, "all tests that start processes", PROCESSES)
@@ -304,25 +315,6 @@ def git(*words: str) -> str:
     ).stdout
 
 
-def recorded_tests(clone: Clone, commit: str) -> dict[str, Reached]:
-    """Return which lines the quick tests run, without tests that fail; record it if that was not yet done."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    path = cache / "runspec-tests" / "reached-lines" / f"{commit}.json.gz"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            failed = clone.run(more=[f"--record-lines={folder}"])
-            print(f"{len(failed)} tests fail without a change and see nothing: {failed}")
-            tests = {}
-            for part in Path(folder).iterdir():
-                tests.update(read_record(part))
-            for test in failed:
-                tests.pop(test, None)
-            write_record(Path(folder) / "whole", tests)
-            os.replace(Path(folder) / "whole", path)
-    return read_record(path)
-
-
 def choose(clone: Clone, number: int, seed: int) -> list[tuple[str, Mutant]]:
     """Return a mutant for each of *number* lines."""
     lines: dict[tuple[str, int], list[Mutant]] = {}
@@ -337,75 +329,53 @@ def choose(clone: Clone, number: int, seed: int) -> list[tuple[str, Mutant]]:
     return [(file, dice.choice(lines[file, line])) for file, line in chosen]
 
 
-def meet_nearest(clone: Clone, tests: Mapping[str, Reached], drawn: Sequence[Break]) -> list[Break]:
-    """Let each mutant meet the tests that run its line; return those that live."""
+def meet_nearest(clone: Clone, drawn: Sequence[Break]) -> list[Break]:
+    """Let each mutant meet the tests that are nearest to it; return those that live."""
     alive = []
+    verdicts = clone.run_forked(drawn)
     for number, broken in enumerate(drawn, 1):
-        began = time.monotonic()
-        chosen, met = nearest_tests(tests, broken, clone.read(broken.file))
-        killer = find_killer(clone, broken, chosen)
-        verdict = f"seen by {killer}" if killer else f"LIVES after {met}"
-        print(f"{number:4} {broken}\n     {verdict} ({time.monotonic() - began:.0f} s)", flush=True)
+        verdict = verdicts.get(number, Verdict(number, "", 0, []))
+        killer, met = verdict.killer, f"{verdict.met} nearest tests"
+        if verdict.nearest:  # it runs when its module is imported
+            killer = find_killer(clone, broken, verdict.nearest) or ""
+            met = f"{len(verdict.nearest)} nearest tests"
+        said = f"seen by {killer}" if killer else f"LIVES after {met}"
+        print(f"{number:4} {broken}\n     {said}", flush=True)
         if not killer:
             alive.append(broken._replace(met=met))
     return alive
 
 
-def nearest_tests(
-    tests: Mapping[str, Reached], broken: Break, source: str
-) -> tuple[list[str], str]:
-    """Return the tests that a mutant meets first, and which they are in words."""
-    lines = lines_of(source, broken.mutant)
-    near, which = list_tests(tests, broken.file, lines), "tests that run the line"
-    if lines is None:
-        which = "tests that run the module, whose import runs the line"
-    elif not near:
-        near, which = (
-            list_tests(tests, broken.file),
-            "tests that run the module; none runs the line",
-        )
-    if not near:
-        folder = f"{nearest_folder(tests, broken.file)}/"
-        near = sorted(
-            (test for test in tests if test.startswith(folder)),
-            key=lambda test: tests[test].seconds,
-        )
-        which = f"tests of {folder}; none runs the module"
-    left_s, chosen = SHARE_S, list[str]()
-    for test in near:
-        left_s -= tests[test].seconds
-        if left_s < 0 and chosen:
-            break
-        chosen.append(test)
-    return chosen, f"{len(chosen)} of {len(near)} {which}"
+def function_of(source: str, mutant: Mutant) -> str:
+    """Return the full name of the innermost function that runs *mutant*, or nothing if an import does."""
+    names: list[str] = []
+    found = ""
+    node: ast.AST = ast.parse(source)
+    while inner := next(
+        (
+            child
+            for child in _definitions(node)
+            if child.body[0].lineno <= mutant.line <= (child.end_lineno or 0)
+        ),
+        None,
+    ):
+        names.append(inner.name)
+        if not isinstance(inner, ast.ClassDef):
+            found = ".".join(names)
+            names.append("<locals>")
+        node = inner
+    return found if found and names[-1] == "<locals>" else ""
 
 
-def nearest_folder(tests: Iterable[str], file: str) -> str:
-    """Return the folder of tests/unit that has tests and is the nearest to *file*."""
-    folders = {str(parent) for test in tests for parent in Path(test.partition("::")[0]).parents}
-    nearest = Path("tests/unit", *Path(file).parts[1:-1])
-    while str(nearest) not in folders:
-        nearest = nearest.parent
-    return str(nearest)
-
-
-def lines_of(source: str, mutant: Mutant) -> set[int] | None:
-    """Return the lines of which one is traced when *mutant* runs; None if that is when its module is imported."""
-    last = mutant.line + mutant.before.count("\n")
-    lines = set(range(mutant.line, last + 1))
-    in_function = False
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.stmt) or not _spans(node, mutant.line):
-            continue
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            in_function |= mutant.line >= node.body[0].lineno
-        elif not hasattr(node, "body") and not hasattr(node, "cases"):
-            lines |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return lines if in_function else None
-
-
-def _spans(node: ast.stmt, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
+def _definitions(
+    node: ast.AST,
+) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    """Yield the definitions in *node*, without those in other definitions."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield child
+        else:
+            yield from _definitions(child)
 
 
 def find_killer(clone: Clone, broken: Break, tests: Sequence[str]) -> str | None:

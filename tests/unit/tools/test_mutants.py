@@ -7,12 +7,10 @@ from mutants import (
     Break,
     Mutant,
     apart,
-    lines_of,
+    function_of,
     list_mutants,
-    nearest_tests,
     process_suites,
 )
-from reached_lines import Reached
 
 from tests.support.root import ROOT
 
@@ -64,54 +62,34 @@ def test_mutants_of_a_module_of_ours_compile() -> None:
 SOURCE = """\
 A = 3
 
-def f(
-    b=4,
-):
-    if b == 5:
-        return g(
-            6,
-        )
+class C:
+    B = 4
+
+    @cached(5)
+    def f(self, b=6):
+        def g():
+            return 7
+        return [8 for a in b]
+
+    C = 9
 """
 
 
-@pytest.mark.parametrize(("line", "lines"), [(1, None), (4, None), (6, {6}), (8, {7, 8, 9})])
-def test_a_mutant_is_reached_by_any_line_of_its_statement(
-    line: int, lines: set[int] | None
-) -> None:
-    (mutant,) = [m for m in list_mutants(SOURCE) if m.line == line and m.before.isdigit()] or [
-        m for m in list_mutants(SOURCE) if m.line == line and "==" in m.before
-    ]
-
-    assert lines_of(SOURCE, mutant) == lines
-
-
 @pytest.mark.parametrize(
-    ("file", "chosen", "met"),
+    ("constant", "function"),
     [
-        ("runner/p/a.py", ["tests/unit/p/x"], "1 of 1 tests that run the line"),
-        (
-            "runner/p/b.py",
-            ["tests/unit/p/x"],
-            "1 of 1 tests that run the module; none runs the line",
-        ),
-        (
-            "runner/p/q/c.py",
-            ["tests/unit/p/x", "tests/unit/p/y"],
-            "2 of 2 tests of tests/unit/p/; none runs the module",
-        ),
+        ("3", ""),
+        ("4", ""),
+        ("6", ""),
+        ("7", "C.f.<locals>.g"),
+        ("8", "C.f"),
+        ("9", ""),
     ],
 )
-def test_a_mutant_meets_the_nearest_tests_the_quickest_first(
-    file: str, chosen: list[str], met: str
-) -> None:
-    tests = {
-        "tests/unit/p/y": Reached(2.0, {}),
-        "tests/unit/p/x": Reached(1.0, {"runner/p/a.py": 1 << 2, "runner/p/b.py": 1 << 9}),
-        "tests/unit/r/z": Reached(0.1, {"runner/p/a.py": 1 << 9}),
-    }
-    broken = Break(file, Mutant(2, 0, 1, "a", "b"))
+def test_a_mutant_is_in_the_innermost_function_that_runs_it(constant: str, function: str) -> None:
+    (mutant,) = [m for m in list_mutants(SOURCE) if m.before == constant]
 
-    assert nearest_tests(tests, broken, "def f():\n    a\n") == (chosen, met)
+    assert function_of(SOURCE, mutant) == function
 
 
 def test_mutants_that_overlap_are_tried_apart() -> None:
