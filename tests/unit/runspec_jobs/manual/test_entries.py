@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import get_args
 
 import pytest
@@ -38,8 +39,13 @@ def template(node: ast.AST) -> str | None:
     return None
 
 
-def texts() -> Iterator[str]:
-    """Yield the texts of all modules of the core, the providers and the agent, but no docstrings."""
+@functools.cache
+def texts() -> Sequence[str]:
+    """Return the texts of all modules of the core, the providers and the agent, but no docstrings."""
+    return list(read_texts())
+
+
+def read_texts() -> Iterator[str]:
     files = [f for top in ("runner", "providers") for f in (ROOT / top).rglob("*.py")]
     for file in files:
         nodes = list(ast.walk(ast.parse(file.read_text())))
@@ -47,14 +53,11 @@ def texts() -> Iterator[str]:
         yield from (t for node in nodes if id(node) not in docs and (t := template(node)))
 
 
-TEXTS = list(texts())
-
-
 @pytest.mark.parametrize("message", [entry.title for entry in MESSAGES])
 def test_each_message_of_the_page_is_in_the_code(message: str) -> None:
     wanted = manual.PLACEHOLDER.sub("{}", message)
 
-    assert [text for text in TEXTS if wanted in text]
+    assert [text for text in texts() if wanted in text]
 
 
 def test_a_message_is_found_by_what_is_printed() -> None:
