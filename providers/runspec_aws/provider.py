@@ -26,7 +26,7 @@ from runspec_jobs.provider import (
 from runspec_jobs.provider.machines import NOT_READ, ListedPrices, Offer, PriceList
 from runspec_jobs.provider.probe import Probe
 from runspec_jobs.provider.spec_checks import ends_as_a_whole, has_several_tasks
-from runspec_jobs.provider.types import Emulation, ForeignFile, Imported
+from runspec_jobs.provider.types import Emulation, Exported, ForeignFile, Imported
 
 
 class AwsBatchProvider:
@@ -112,6 +112,11 @@ class AwsBatchProvider:
         from runspec_aws.setup import steps
 
         return steps.plan(options, survey, setup)
+
+    def export_setup(self, setup: Setup) -> Exported:
+        from runspec_aws.setup import template
+
+        return template.export(setup)
 
     def setup_policy(self, options: Any) -> Mapping[str, Any]:
         from runspec_aws.setup import rights

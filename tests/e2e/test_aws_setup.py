@@ -253,6 +253,39 @@ def test_every_call_of_setup_and_undo_is_in_the_policy_of_setup(
     assert not [one for one in statements if one["Resource"] == ["*"] and "iam:" in str(one)]
 
 
+def test_setup_finds_what_its_template_made_and_deletes_nothing_of_it(
+    account: Objects, capsys: Capture
+) -> None:
+    more = ["--set", "repository=train"]
+    assert run(["setup", "aws-batch", *more, "--export", "setup.json"]) == 0
+    assert list_things(account) == []
+    stack = {"StackName": "runspec", "TemplateBody": Path("setup.json").read_text()}
+
+    cloudformation = client(account, "cloudformation")
+    cloudformation.create_stack(**stack, Capabilities=["CAPABILITY_NAMED_IAM"])
+    capsys.readouterr()
+    assert run(["setup", "aws-batch", *more, "--yes"]) == 0
+
+    made = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  make ")]
+    # Settings of its resources that moto's CloudFormation leaves out; policies are text of Python there.
+    assert {line.partition(": ")[0].split()[1] for line in made} <= {
+        "rights",
+        "security",
+        f"runspec-123456789012-{REGION}",
+    }
+    assert all(": " in line for line in made)
+    things = list_things(account)
+    outputs = cloudformation.describe_stacks()["Stacks"][0]["Outputs"]
+    told = {output["OutputKey"]: output["OutputValue"] for output in outputs}
+    assert told["Bucket"] in PROFILE.read_text()
+    assert told["SecurityGroups"] in PROFILE.read_text()
+    assert run(["setup", "aws-batch", "--undo", "--yes"]) == 0
+    assert list_things(account) == things
+    reset(account)
+    assert set_up(*more) == 0
+    assert list_things(account) == things  # the template makes what a setup does
+
+
 def test_objects_keep_a_bucket_until_they_may_be_deleted(account: Objects, capsys: Capture) -> None:
     assert set_up() == 0
     name = f"runspec-123456789012-{REGION}"

@@ -98,6 +98,10 @@ CHECKED: Mapping[str, Checked] = {
         "what it prints is compared with what a setup calls",
         "tests/e2e/test_aws_setup.py::test_every_call_of_setup_and_undo_is_in_the_policy_of_setup",
     ),
+    "docs/setup.md: runspec setup aws-batch --set region=eu-central-1 --export s": Checked(
+        "it needs an account",
+        "tests/e2e/test_aws_setup.py::test_setup_finds_what_its_template_made_and_deletes_nothing_of_it",
+    ),
     "docs/setup.md: runspec destroy --shared": Checked(
         "it needs an account that was set up",
         "tests/e2e/test_aws_setup.py::test_from_an_empty_account_two_commands_lead_to_a_trained_model",

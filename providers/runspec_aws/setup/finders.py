@@ -103,8 +103,7 @@ def find_role(place: Place, params: Params) -> Response | None:
     if role is None:
         return None
     _refuse_unmarked(f"the role {params['RoleName']}", role.get("Tags"))
-    document = role["AssumeRolePolicyDocument"]
-    trust = json.loads(document) if isinstance(document, str) else document
+    trust = read_document(role["AssumeRolePolicyDocument"])
     if trust != json.loads(params["AssumeRolePolicyDocument"]):
         message = f"the role {params['RoleName']} may be taken by others than runspec needs"
         raise Conflict(message, "choose another name for all of it: --set name=NAME")
@@ -124,9 +123,18 @@ def _find_rights(place: Place, params: Params) -> Response | None:
     answer = absent(ask, f"rights of {params['RoleName']}", MISSING)
     if answer is None:
         return None
-    document = got(answer, "PolicyDocument")
-    there = json.loads(document) if isinstance(document, str) else document
+    there = read_document(got(answer, "PolicyDocument"))
     return dict(of) if there == json.loads(params["PolicyDocument"]) else None
+
+
+def read_document(document: Any) -> Any:
+    """Return a policy of an answer, which the SDK parses; None for what is no JSON."""
+    if not isinstance(document, str):
+        return document
+    try:
+        return json.loads(document)
+    except ValueError:
+        return None
 
 
 def _find_attached(place: Place, params: Params) -> Response | None:
@@ -143,7 +151,12 @@ def _find_profile(place: Place, params: Params) -> Response | None:
     profile = get_profile(place.session, params["InstanceProfileName"])
     if profile is None:
         return None
-    _refuse_unmarked(f"the instance profile {params['InstanceProfileName']}", profile.get("Tags"))
+    tags = profile.get("Tags")
+    if [role["RoleName"] for role in profile["Roles"]] == [place.names.role("machine")]:
+        # One that a template made has no tags of its own, and a role that has.
+        role = get_role(place.session, place.names.role("machine"))
+        tags = tags or (role or {}).get("Tags")
+    _refuse_unmarked(f"the instance profile {params['InstanceProfileName']}", tags)
     return {"Arn": profile["Arn"]}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +17,7 @@ from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Conflict, Unavailable, UsageError
 from runspec_jobs.load import inputs, registry, trust
 from runspec_jobs.load.inputs import ProfileInUse
+from runspec_jobs.plan import model
 from runspec_jobs.provider import Options, SupportsSetup, paths
 from runspec_jobs.spec import validate
 from runspec_jobs.state import atomic_io, run_record
@@ -96,6 +98,27 @@ def make_policy(name: str, settings: Sequence[str]) -> Mapping[str, Any]:
     provider = load_provider(name)
     in_use = inputs.read_profile_in_use(Path.cwd())
     return provider.setup_policy(read_options(provider, in_use, settings))
+
+
+def export(name: str, settings: Sequence[str], path: Path) -> Sequence[str]:
+    """Write what a setup would make to *path*, as a file of the service's own tool, and return how to use it.
+
+    The account is only read. Raises Conflict if the file exists.
+    """
+    provider = load_provider(name)
+    options = read_options(provider, inputs.read_profile_in_use(Path.cwd()), settings)
+    setup = setup_engine.make_plan(
+        provider, options, provider.survey_account(options), model.PREVIEW
+    )[1]
+    exported = provider.export_setup(setup)
+    (content,) = exported.files.values()
+    with atomic_io.translate_os_errors(path):
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(content)
+        except FileExistsError as exc:
+            raise Conflict(f"{path} already exists", "name another file") from exc
+    return [note.replace("FILE", shlex.quote(str(path))) for note in exported.notes]
 
 
 def load_provider(name: str) -> NamedProvider:

@@ -172,3 +172,8 @@ def undo_setup(
 def make_setup_policy(provider: str, settings: Sequence[str] = ()) -> Mapping[str, Any]:
     """Return the least permissions for `set_up` and `undo_setup`."""
     return setups.make_policy(provider, settings)
+
+
+def export_setup(provider: str, path: Path, settings: Sequence[str] = ()) -> Sequence[str]:
+    """Write what `set_up` would make to *path* for the service's own tool, and return how to use it."""
+    return setups.export(provider, settings, path)

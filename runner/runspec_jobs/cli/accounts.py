@@ -17,6 +17,12 @@ from runspec_jobs.options.setup_verbs import SetupOptions, TrustOptions
 def setup(options: SetupOptions) -> int:
     if options.undo:
         return _undo(options)
+    if options.export is not None:
+        notes = profiles.export_setup(options.provider, options.export, options.settings)
+        output.tell(f"wrote {options.export}")
+        for note in notes:
+            output.tell(note)
+        return OK
     made = profiles.set_up(
         options.provider,
         options.settings,

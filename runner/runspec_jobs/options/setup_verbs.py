@@ -144,6 +144,12 @@ class SetupOptions(Options):
         default=(),
         several=True,
     )
+    export: Path | None = option(
+        "--export",
+        "FILE",
+        "make nothing: write a template for somebody who may (CloudFormation, ARM)",
+        read=Path,
+    )
     undo: bool = flag("--undo", help="delete what setup has made, and nothing else")
     with_data: bool = flag(
         "--with-data", help="with --undo: also delete what jobs have stored there"
@@ -154,6 +160,9 @@ class SetupOptions(Options):
     def check(self) -> None:
         if self.with_data and not self.undo:
             raise UsageError("--with-data can only be used with --undo")
+        exclusive({"--export": self.export is not None, "--undo": self.undo})
+        if self.export is not None and self.as_json:
+            raise UsageError("--json cannot be used with --export", "the file is JSON")
 
 
 class PolicyOptions(Options):

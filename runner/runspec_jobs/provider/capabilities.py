@@ -437,6 +437,12 @@ class SupportsSetup(Protocol):
     def connect_setup(self, options: Any, survey: Mapping[str, Any], setup: str) -> SetupClient:
         """Return the client of a setup. Raises CredentialsError or Unavailable."""
 
+    def export_setup(self, setup: Setup) -> Exported:
+        """Return one file, in which another tool of the service makes the same, and how to use it. It is pure.
+
+        A later setup finds what was made with it.
+        """
+
     def setup_policy(self, options: Any) -> Mapping[str, Any]:
         """Return the least permissions for every request of a setup and of its undoing. Nothing is asked."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import botocore.session
@@ -16,6 +17,7 @@ from runspec_aws.setup.client import KEPT
 from runspec_aws.setup.options import AwsSetup
 from runspec_aws.setup.rights import make_policy
 from runspec_aws.setup.steps import plan
+from runspec_aws.setup.template import RESOURCES, SETTINGS, write_template
 from runspec_jobs.plan.model import REF, fill, find_marked
 from runspec_jobs.provider import Request, Scope, Setup, SupportsSetup
 
@@ -123,6 +125,38 @@ def test_the_policy_of_setup_names_resources_and_no_account() -> None:
     assert "ec2:CreateVpc" not in statements["Network"]["Action"]
     assert "ec2:CreateVpc" in str(make_policy(AwsSetup()))
     assert "000000000000" not in str(make_policy(AwsSetup())) + str(statements)
+
+
+@pytest.mark.parametrize("survey", [DEFAULT, OWN], ids=["default", "own"])
+def test_each_step_is_in_the_template_and_each_reference_names_a_resource(
+    survey: dict[str, Any],
+) -> None:
+    setup = make(survey, repository="train")
+
+    template = json.loads(write_template(setup))
+
+    resources = template["Resources"]
+    assert {step.do.operation for step in setup.steps} == RESOURCES.keys() | SETTINGS.keys() or (
+        "network" in survey
+    )
+    assert set(find_references(template)) <= resources.keys()
+    assert "$ref" not in json.dumps(template)
+    assert resources["MachineProfile"]["Properties"]["Roles"] == [{"Ref": "MachineRole"}]
+    assert resources["Bucket"]["DeletionPolicy"] == "Retain"
+    settings = {"PublicAccessBlockConfiguration", "BucketEncryption", "LifecycleConfiguration"}
+    assert settings <= resources["Bucket"]["Properties"].keys()
+    if survey is OWN:
+        assert resources["Subnet1"]["Properties"]["MapPublicIpOnLaunch"] is True
+
+
+def find_references(value: Any) -> Iterator[str]:
+    """Yield the logical names that a template refers to."""
+    if isinstance(value, dict):
+        yield from [value["Ref"]] if "Ref" in value else []
+        yield from [value["Fn::GetAtt"][0]] if "Fn::GetAtt" in value else []
+        value = list(value.values())
+    for item in value if isinstance(value, list) else ():
+        yield from find_references(item)
 
 
 def test_a_bucket_of_us_east_1_has_no_constraint() -> None:
