@@ -20,6 +20,24 @@ MACHINE = "write cluster: {cpus: 4, memory: 16GiB}, or name a machine under prov
 NODES = "write cluster: {nodes: 2}"
 NEEDS = "write needs: [NAME], with the jobs in one file"
 PROCESSES = "write launch: mpi or torchrun, and processes_per_node: 8"
+ALTERNATIVES = (
+    "write cluster: {gpus: 1, gpu_type: [H100, A100], capacity: spot-then-on-demand}, "
+    "with types in order of preference"
+)
+NO_SERVICE = "a job ends: write ports: [8888] to reach what it serves meanwhile"
+ENDS = "remove it: machines end with the job, and ttl: 7d removes what it has stored"
+COSTS = "write runspec apply --max-usd 20"
+LABEL = "remove it, or write tags under providers"
+RANDOM = "write sweep: {random: {trials: 20, draw: {lr: {uniform: [0.01, 0.9]}}}}"
+TASKS = "write sweep: {index: 0..9}"
+IMPORT = "runspec import FILE makes specs of such files: see docs/import.md"
+SERVICE = "write provider: NAME; runspec providers lists them"
+OF_ROLES = "write run with case $RUNSPEC_RANK in, or several jobs in one file with needs"
+ONE_SCRIPT = "write setup: |, and the line in the script below it"
+TRACKED = "write metric: {name: loss, goal: min, pattern: 'loss=([0-9.]+)'}"
+FAILED = "write retry: {attempts: 3, on: [{exit_codes: [42], action: stop}]}"
+SAVED = "write outputs: [{name: results, path: /job/results}]"
+LOGGED = "remove it: runspec logs prints and saves what a job prints"
 PLACES = "name one region under providers; the zones are those of the networks in the profile"
 DISK = "write cluster: {disk: {size: 100GiB, tier: high}}, with the tier low, medium, high or best"
 SETTING = "write it under providers, or in the profile"
@@ -53,6 +71,34 @@ WORDS: Mapping[str, str] = {
     "shmsize": "write container: {shm: 8GiB}",
     **dict.fromkeys(("dockerfile", "containerfile", "buildargs"), BUILD),
     "schedule": "remove it: cron can run runspec apply",
+    **dict.fromkeys(("anyof", "ordered", "spotpolicy"), ALTERNATIVES),
+    **dict.fromkeys(("autostop", "idleminutestoautostop", "autodown", "idleduration"), ENDS),
+    **dict.fromkeys(("maxprice", "maxhourlycost"), COSTS),
+    **dict.fromkeys(("service", "services", "gateway", "healthcheck", "probes"), NO_SERVICE),
+    **dict.fromkeys(("label", "labels", "displayname", "experimentname", "annotations"), LABEL),
+    **dict.fromkeys(("samplingalgorithm", "maxtotaltrials", "sweeper"), RANDOM),
+    **dict.fromkeys(("objective", "primarymetric"), TRACKED),
+    **dict.fromkeys(("completions", "arrayproperties"), TASKS),
+    **dict.fromkeys(("kind", "metadata", "spec", "template", "type", "jobs", "trial", "hydra", "defaults"), IMPORT),
+    **dict.fromkeys(("backends", "executor", "scheduler", "launcher", "infra"), SERVICE),
+    **dict.fromkeys(("roles", "groups", "replicatedjobs"), OF_ROLES),
+    **dict.fromkeys(("modules", "module", "beforescript"), ONE_SCRIPT),
+    **dict.fromkeys(("errorstrategy", "restartpolicy", "podfailurepolicy", "evaluateonexit", "requeue"), FAILED),
+    **dict.fromkeys(("publishdir", "outputfiles", "artifacts"), SAVED),
+    **dict.fromkeys(("error", "stdout", "stderr", "logs"), LOGGED),
+    **dict.fromkeys(("resourcefiles", "applicationpackages"), MOUNT),
+    **dict.fromkeys(("targetdedicatednodes", "numberofinstances", "multiinstancesettings"), NODES),
+    **dict.fromkeys(("maxforks", "maxconcurrent", "arrayparallelism"), "write max_parallel: 4"),
+    **dict.fromkeys(("priority", "exclusive", "constraint", "nodelist", "mailtype", "mailuser", "wckey"), SETTING),
+    **dict.fromkeys(("reservation", "licenses", "begin", "exclude", "nodeselector", "poolinfo"), SETTING),
+    **dict.fromkeys(("serviceaccountname", "jobrolearn", "identity"), "remove it: the profile has the job's identity"),
+    **dict.fromkeys(("ttlsecondsafterfinished", "retentiontime"), "write ttl: 7d"),
+    **dict.fromkeys(("restart", "maxtaskretrycount"), ATTEMPTS),
+    "earlytermination": "write max_failed: 3 for tasks that fail; tasks that learn little end by themselves",
+    "tolerations": "remove it: machines with GPUs and spot machines take the job without it",
+    "networks": "write cluster: {nodes: 2}: the nodes of a job reach each other",
+    "tty": "write runspec shell RUN for a terminal in a running job",
+    "ide": "write runspec shell --new for a machine to work on",
 }  # fmt: skip
 GOALS: Mapping[str, str] = {
     "minimize": "min",
@@ -69,5 +115,7 @@ def suggest(word: str, above: object = None) -> str | None:
     ('write cluster: {nodes: 2}', 'write nodes: 2', None)
     """
     hint = WORDS.get(word.lower().replace("_", "").replace("-", ""))
+    if hint is IMPORT and above is not None:
+        return None  # such words mean something only at the top of a file
     inner = re.match(rf"write {re.escape(str(above))}: \{{(.*)\}}", hint or "")
     return f"write {inner[1]}" if inner else hint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 from typing import Any
@@ -163,6 +164,61 @@ def test_the_first_line_for_another_tools_file_says_what_is_imported(text: str) 
     assert found[0].what == "this is no spec, which begins with apiVersion: runspec/v1"
     hint = found[0].hint or ""
     assert hint.startswith("runspec import 'my job' --to . reads ") and "of Slurm" in hint
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("any_of: [a]", "gpu_type: [H100, A100]"),
+        ("idle_minutes_to_autostop: 5", "machines end with the job"),
+        ("max_price: 1.5", "runspec apply --max-usd 20"),
+        ("healthcheck: {test: x}", "ports: [8888]"),
+        ("sampling_algorithm: random", "sweep: {random:"),
+        ("objective: {goal: minimize}", "write metric:"),
+        ("completions: 10", "sweep: {index: 0..9}"),
+        ("kind: Job", "runspec import FILE"),
+        ("backends: [aws]", "runspec providers"),
+        ("roles: [a]", "case $RUNSPEC_RANK in"),
+        ("modules: [cuda]", "write setup: |"),
+        ("errorStrategy: retry", "write retry: {attempts: 3, on:"),
+        ("publishDir: out", "write outputs: ["),
+        ("resourceFiles: [a]", "write mounts: ["),
+        ("targetDedicatedNodes: 2", "write cluster: {nodes: 2}"),
+        ("maxForks: 4", "write max_parallel: 4"),
+        ("exclusive: true", "under providers"),
+        ("ttlSecondsAfterFinished: 10", "write ttl: 7d"),
+        ("restart: on-failure", "write retry: {attempts: 3}"),
+        ("early_termination: {type: bandit}", "max_failed: 3"),
+        ("disk_tier: best", "write cluster: {disk: {size: 100GiB, tier: high}}"),
+    ],
+)
+def test_words_of_peers_that_are_like_no_field_are_answered(written: str, says: str) -> None:
+    (found,) = problems(f"{written}\nrun: a\n")
+
+    assert says in (found.hint or "")
+
+
+def test_the_words_of_a_whole_file_of_another_tool_mean_nothing_within_a_field() -> None:
+    (found,) = problems("cluster: {kind: a}\nrun: a\n")
+
+    assert found.hint is None
+
+
+HINTED = re.compile(r"write ([a-z_]+: (?:\{.*\}|\[.*\]|[a-z0-9]+))(?:$|, |: )")
+
+
+@pytest.mark.parametrize("hint", sorted({*peer_words.WORDS.values()}))
+def test_what_a_hint_says_to_write_is_a_valid_field(hint: str) -> None:
+    written = HINTED.match(hint)
+    if written is None or re.search("NAME|REPOSITORY", written[1]):
+        assert not hint.startswith("write cluster")
+        return
+    text = f"{HEAD}{written[1]}\n"
+    text += "" if "entrypoint" in text else "command: [echo, a]\n"
+
+    _, wrong = validate.parse_spec(reader.read(text.encode()))
+
+    assert [p.what for p in wrong if "is not used" not in p.what and "sweep" not in p.what] == []
 
 
 @pytest.mark.parametrize("word", sorted(peer_words.WORDS))
