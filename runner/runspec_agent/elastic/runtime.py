@@ -197,6 +197,8 @@ class Torchrun(Program):
                 return LOST
             return STOPPED if told else 1  # only torchrun knows the exit codes of its workers
         code = super().look()
+        if code is None and self._stop_at is not None and stopped is None:
+            code = STOPPED  # torchrun is starting: it has no workers, and reads that this generation is over
         if code is not None:
             self._turn = None
         elif self._stop_at is not None:

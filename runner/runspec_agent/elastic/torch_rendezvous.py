@@ -137,11 +137,14 @@ class Handler:
         write(os.path.join(self.folder, STOPPED), {"generation": self.generation, "met": met})
 
     def _next(self) -> Record:
+        """Wait for the next generation; of one that is over before its workers start, report that they have stopped."""
         while True:
             view = read(os.path.join(self.folder, VIEW))
-            if view is not None and self._is_next(view):
+            if view is not None and view["generation"] > self.generation:
                 self.generation = view["generation"]
-                return view
+                if view["phase"] == RUNNING:
+                    return view
+                self._say(met=True)
             time.sleep(LOOK_S)
 
     def _serves(self, view: Record) -> bool:
@@ -152,9 +155,6 @@ class Handler:
             except RuntimeError:
                 return False
         return True
-
-    def _is_next(self, view: Record) -> bool:
-        return bool(view["phase"] == RUNNING and view["generation"] > self.generation)
 
     def num_nodes_waiting(self) -> int:
         """Return 1 as soon as the workers have to stop: torchrun then asks for the next rendezvous."""

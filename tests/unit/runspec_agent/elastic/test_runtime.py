@@ -44,6 +44,15 @@ while code is None:
 print(code)
 engine.kill()
 """
+STOPS_EARLY = """
+engine.start(turn, env)
+first = engine.child.pid
+engine.stop()
+print(engine.look(), engine.look())
+engine.start(Turn(2, 0, ["127.0.0.1"], 4711), env)
+print(engine.child.pid == first)
+engine.kill()
+"""
 STAYS = ': >"$1/begun"; exec sleep 60'
 ENDS_ONCE = '[ -e "$1/begun" ] && exec sleep 60; : >"$1/begun"; exit 1'
 SAYS = """
@@ -98,3 +107,9 @@ def test_a_generation_whose_port_was_taken_is_tried_again(
 ) -> None:
     """Where its workers have ended by themselves, that is a failure of the program."""
     assert drive(LOOKS, tmp_path, SAYS % met) == f"{code}\n"
+
+
+@pytest.mark.process
+def test_a_generation_ends_at_once_while_torchrun_starts(tmp_path: Path) -> None:
+    """It has no workers yet, and starts none of a generation that is over: the same torchrun serves the next one."""
+    assert drive(STOPS_EARLY, tmp_path, STAYS) == "143 None\nTrue\n"

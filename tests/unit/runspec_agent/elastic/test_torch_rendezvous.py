@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from runspec_agent.elastic.torch_rendezvous import STOPPED, VIEW, Handler, Ranks, read, write
+from tests.support.wait import until
 
 TURN: dict[str, Any] = {
     "generation": 1,
@@ -55,6 +56,23 @@ def test_workers_are_to_stop_as_soon_as_their_generation_is_over(
     write(str(tmp_path / VIEW), {**TURN, **change})
 
     assert handler.num_nodes_waiting() > 0
+
+
+def test_a_generation_that_is_over_before_its_workers_start_is_said_to_be_left(
+    tmp_path: Path,
+) -> None:
+    """As if they had been stopped: the agent waits for that."""
+    write(str(tmp_path / VIEW), {**TURN, "phase": "stopping"})
+    handler, met = Handler(str(tmp_path), "r"), []
+    thread = threading.Thread(target=lambda: met.append(handler.next_rendezvous()), daemon=True)
+    thread.start()
+    left = {"generation": 1, "met": True}
+
+    until(lambda: read(str(tmp_path / STOPPED)) == left, 20.0)
+
+    write(str(tmp_path / VIEW), {**TURN, "generation": 2})
+    thread.join(10)
+    assert (len(met), handler.generation) == (1, 2)
 
 
 def test_the_same_generation_is_not_met_twice(tmp_path: Path) -> None:
