@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from runspec_jobs.provider.node_ends import NodeEnd, overdue
+from runspec_jobs.provider.node_ends import NodeEnd, exited, overdue
 
 # https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
 RECLAIMED = ("Host EC2", "Your Spot Task was interrupted")
@@ -99,7 +99,7 @@ def late(
 def _words(container: Mapping[str, Any], code: int | None, reason: str) -> str:
     detail, text = str(container.get("reason", "")), _explained(container)
     if not text and code is not None:
-        text = f"exited with code {code}{_signal(code)}"
+        text = exited(code) + (": another attempt is needed" if code == 75 else "")
         text += "" if reason in ("", EXITED) else f" ({reason})"
     return text or _given_up(reason) or detail or reason or "AWS Batch gives no reason"
 
@@ -136,12 +136,3 @@ def _given_up(reason: str) -> str:
     if code == reason:
         return ""
     return f"max_queue_wait has passed: {STUCK.get(code, code)} ({reason})"
-
-
-def _signal(code: int) -> str:
-    return {
-        75: ": another attempt is needed",
-        137: ": killed",
-        143: ": terminated by SIGTERM",
-        139: ": segmentation fault",
-    }.get(code, "")

@@ -8,6 +8,7 @@ from typing import Any
 
 from runspec_batchai.attempts import End
 from runspec_jobs.provider import Attempt, NodeStatus, State, Status
+from runspec_jobs.provider.node_ends import exited
 
 STATES = {
     "queued": State.WAITING,
@@ -38,7 +39,7 @@ def node(task: int, job: Any, ends: Mapping[int, End] = MappingProxyType({})) ->
         reason = "; ".join(error_line(error) for error in errors)
         if any(error.code == TIMED_OUT for error in errors):
             reason = f"timeout: {reason}"
-        reason = reason or (f"exited with code {code}" if code is not None else "the job failed")
+        reason = reason or (exited(code) if code is not None else "the job failed")
     elif state is State.CANCELLED:
         reason = "cancelled"
     past = tuple(_attempts(job, state, code, ends))
@@ -60,15 +61,11 @@ def _attempts(
     for number, end in sorted(ends.items()):
         is_end = state.terminal and number == last and not is_cut and ended_s is not None
         at_s = ended_s if is_end else end.at_s
-        yield Attempt(number, end.code, _exited(end.code), False, began_s, at_s)
+        yield Attempt(number, end.code, exited(end.code) if end.code else "", False, began_s, at_s)
         began_s = end.at_s
     if is_cut and began_s is not None:
-        reason = "" if code is None else _exited(code)
+        reason = exited(code) if code else ""
         yield Attempt(last + 1, code, reason, False, began_s, ended_s)
-
-
-def _exited(code: int) -> str:
-    return f"exited with code {code}" if code else ""
 
 
 def _next_began_s(job: Any, past: Sequence[Attempt]) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runspec_jobs.provider import node_ends
 from runspec_jobs.provider.node_ends import overdue
 from runspec_slurm import timing
 from runspec_slurm.queue import Row
@@ -132,17 +133,18 @@ def afterwards(state: str) -> str:
 
 
 BY_AGENT = {
-    75: ": it needed another attempt, and had none left",
-    124: ": it reached its time limit",
-    143: ": told to end",
+    75: "exited with code 75: it needed another attempt, and had none left",
+    124: "exited with code 124: it reached its time limit",
+    126: "exited with code 126",  # the agent says what
+    127: "exited with code 127",
+    143: "exited with code 143: told to end",
 }
-BY_SIGNAL = {137: ": killed", 139: ": segmentation fault"}
 
 
 def exited(code: int, *, is_own: bool = False) -> str:
     """Return the message for an exit code; *is_own*: the program has it by itself, and not by the agent.
 
     >>> exited(143), exited(143, is_own=True)
-    ('exited with code 143: told to end', 'exited with code 143')
+    ('exited with code 143: told to end', 'exited with code 143 (SIGTERM)')
     """
-    return f"exited with code {code}{BY_SIGNAL.get(code) or ('' if is_own else BY_AGENT.get(code, ''))}"
+    return node_ends.exited(code) if is_own else BY_AGENT.get(code) or node_ends.exited(code)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from runspec_jobs.provider.node_ends import exited
+
 RECLAIMED = "the machine was reclaimed"
 # Of an attempt that another one followed: of the last one alone, the service says how it ended.
 COUNTED = "Azure Batch counted a failure"
@@ -15,6 +17,12 @@ NEVER = "its job ended before it started"
 NO_ACCESS = (
     "the store refused the job's access: signed_for may have passed, or a key or a role has changed"
 )
+# Exit codes that the agent has, too.
+BY_AGENT = {
+    75: ": another attempt is needed",
+    77: ": unless this is the program's own code, the job's signature has expired, see signed_for",
+    143: ": told to end",
+}
 WAITING = {
     "active": "waits for a machine",
     "preparing": "a machine is being prepared",
@@ -168,7 +176,7 @@ def ended(info: Mapping[str, Any], code: int | None) -> str:
         return "Azure Batch gives no reason"
     # The program's code, if the agent exited with another one.
     is_own = code != info.get("exitCode", code)
-    return f"exited with code {code}{'' if is_own else _signal(code)}"
+    return exited(code) + ("" if is_own else BY_AGENT.get(code, ""))
 
 
 def stopped(task: int, count: int) -> str:
@@ -176,13 +184,3 @@ def stopped(task: int, count: int) -> str:
     if count == 1:
         return f"exited with code 77: {NO_ACCESS}"
     return f"task {task} exited with code 77: {NO_ACCESS}; so Azure Batch has terminated the other tasks"
-
-
-def _signal(code: int) -> str:
-    return {
-        75: ": another attempt is needed",
-        77: ": unless this is the program's own code, the job's signature has expired, see signed_for",
-        137: ": killed",
-        143: ": told to end",
-        139: ": segmentation fault",
-    }.get(code, "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -51,17 +50,6 @@ def of_run(folder: Path) -> str | None:
 def shell_code(code: int) -> int:
     """Return an exit code as a shell does: 128 + n for a process that was ended by signal n."""
     return code if code >= 0 else 128 - code
-
-
-def meaning(code: int) -> str:
-    """Return an explanation of an exit code, or an empty string."""
-    known = {126: "cannot be executed", 127: "command not found"}
-    if code in known:
-        return f" ({known[code]})"
-    if code > 128 and code - 128 in set(signal.Signals):
-        name = signal.Signals(code - 128).name
-        return f" ({name}: perhaps out of memory)" if name == "SIGKILL" else f" ({name})"
-    return ""
 
 
 def unstarted_code(code: int) -> int:

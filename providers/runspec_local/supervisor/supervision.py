@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from runspec_agent.base import program_hooks
-from runspec_agent.base.end_causes import AWAY, MPI_HINT
-from runspec_agent.base.failure import STOPPED
+from runspec_agent.base.end_causes import AWAY, MPI_HINT, exited
+from runspec_agent.base.failure import STOPPED, UNSAVED_CODE
 from runspec_agent.base.light_typing import Any
 from runspec_agent.base.retry_rules import SETUP, TIMEOUT, is_final
 from runspec_local.errors import full_disk, not_started
@@ -309,7 +309,7 @@ class Supervisor:
         unable = self._why_unable(task, rank)
         code = attempt.codes[rank]
         told = unable or self._why_unprepared(task, rank)
-        told = told or (f"exited with code {code}{ending.meaning(code)}" if code else "")
+        told = told or (exited(code) if code else "")
         if code and not attempt.reason and (full := full_disk(Path(self.job["folder"]))):
             told += f"; {full}"
         told = "" if attempt.late else told

@@ -17,7 +17,39 @@ KILLED = "killed"  # a signal ended the agent, as its parent saw
 OF_PROGRAM = (PROGRAM, SETUP, TIMEOUT, UNSAVED, FULL)  # with a failure that counts
 AWAY = "released: it stays away until it is asked for"  # of a node that a user gave back
 
+# What exit codes mean, as shells define them; numbers of signals are those of Linux, on which jobs run.
+MEANINGS = {
+    126: "cannot be executed",
+    127: "command not found",
+    129: "SIGHUP",
+    130: "SIGINT",
+    131: "SIGQUIT",
+    132: "SIGILL",
+    134: "SIGABRT",
+    135: "SIGBUS",
+    136: "SIGFPE",
+    137: "SIGKILL: perhaps out of memory",
+    138: "SIGUSR1",
+    139: "SIGSEGV",
+    140: "SIGUSR2",
+    141: "SIGPIPE",
+    142: "SIGALRM",
+    143: "SIGTERM",
+    152: "SIGXCPU",
+    153: "SIGXFSZ",
+}
+
 # After the reason of a timeout. https://mpi4py.readthedocs.io/en/stable/mpi4py.run.html
 MPI_HINT = (
     "; start Python by `python -m mpi4py`, or an exception on one rank leaves the others waiting"
 )
+
+
+def exited(code: int) -> str:
+    """Return the reason of a program that has ended with an exit code of its own.
+
+    >>> exited(3), exited(143)
+    ('exited with code 3', 'exited with code 143 (SIGTERM)')
+    """
+    meaning = MEANINGS.get(code)
+    return "exited with code {}{}".format(code, " ({})".format(meaning) if meaning else "")

@@ -64,8 +64,10 @@ def _of(node: NodeStatus) -> Iterator[str]:
 
 def _how(attempt: Attempt) -> str:
     code = "" if attempt.exit_code is None else f"exit code {attempt.exit_code}"
-    reason = "" if attempt.reason == f"exited with code {attempt.exit_code}" else attempt.reason
-    return escape_control("; ".join(text for text in (code, reason) if text) or "no exit code")
+    said = f"exited with code {attempt.exit_code}"
+    if code and attempt.reason.startswith(said):
+        return escape_control(code + attempt.reason.removeprefix(said))
+    return escape_control("; ".join(filter(None, (code, attempt.reason))) or "no exit code")
 
 
 def changes_json(membership: Membership | None) -> dict[str, Any]:

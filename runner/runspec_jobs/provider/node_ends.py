@@ -22,6 +22,7 @@ from runspec_agent.base.end_causes import (
     STOPPED,
     TIMEOUT,
     UNSAVED,
+    exited as exited,
 )
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_agent.base.program_hooks import FAILED
@@ -65,8 +66,7 @@ class NodeEnd(NamedTuple):
             SETUP: FAILED.format(self.code),
             KILLED: f"exited with code {self.code}: the agent was killed by signal {self.code - 128}",
         }
-        exited = f"exited with code {self.code}" if self.code else ""
-        return reasons.get(self.cause, exited)
+        return reasons.get(self.cause, exited(self.code) if self.code else "")
 
 
 Key = tuple[int, int, int]

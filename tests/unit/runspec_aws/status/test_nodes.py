@@ -9,7 +9,7 @@ import pytest
 from runspec_aws.job import EVALUATE
 from runspec_aws.status.nodes import Place, look, may_have_left, node
 from runspec_jobs.provider import NodeStatus, State
-from runspec_jobs.provider.node_ends import NodeEnds
+from runspec_jobs.provider.node_ends import NodeEnds, exited
 
 EXITED = "Essential container in task exited"
 PLACE = Place(0, 0, "j")
@@ -73,7 +73,7 @@ def test_a_programs_own_code_is_its_own(code: int) -> None:
     """The service sees another one, where it acts upon the program's."""
     found = shown(job("FAILED", attempt(1)), f"0/1/0-{code}-program")
 
-    assert (found.exit_code, found.reason) == (code, f"exited with code {code}")
+    assert (found.exit_code, found.reason) == (code, exited(code))
     assert not found.attempts[0].reclaimed
 
 
@@ -115,7 +115,9 @@ def test_a_failure_without_a_record_says_that_the_agent_did_not_end_by_itself() 
     found = shown(job("FAILED", attempt(127)))
 
     assert (found.state, found.exit_code) == (State.FAILED, 127)
-    assert found.reason.startswith("exited with code 127; the agent recorded no end")
+    assert found.reason.startswith(
+        "exited with code 127 (command not found); the agent recorded no end"
+    )
 
 
 @pytest.mark.parametrize(

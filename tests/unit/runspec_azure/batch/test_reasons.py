@@ -68,9 +68,7 @@ def test_a_failure_of_the_service_is_told_in_words_with_its_first_detail(code: s
 def test_a_code_of_the_program_is_told_as_such() -> None:
     failure = {"code": "FailureExitCode", "message": "The task exited ..."}
 
-    assert (
-        reasons.ended({"failureInfo": failure}, 139) == "exited with code 139: segmentation fault"
-    )
+    assert reasons.ended({"failureInfo": failure}, 139) == "exited with code 139 (SIGSEGV)"
 
 
 NO_CORES = [{"code": "AccountCoreQuotaReached", "message": "The specified account ..."}]

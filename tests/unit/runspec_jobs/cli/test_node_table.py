@@ -16,6 +16,15 @@ def test_one_try_needs_no_list() -> None:
     assert list(node_table.lines([one])) == ["  task 0 node 0: failed, exit code 3"]
 
 
+def test_the_meaning_of_an_exit_code_stands_beside_it() -> None:
+    tries = (Attempt(1, 137, "exited with code 137 (SIGKILL)"), Attempt(2, 1, "exited with code 1"))
+
+    assert list(node_table.lines([failed(0, *tries)]))[1:] == [
+        "    attempt 1 of 2: exit code 137 (SIGKILL)",
+        "    attempt 2 of 2: exit code 1",
+    ]
+
+
 def test_machines_that_were_taken_away_are_counted_apart() -> None:
     gone = "the machine was taken away (Host EC2)"
     tries = (Attempt(1, None, gone, True), Attempt(2, 143, gone, True), Attempt(3, 1, "oh"))
