@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from runspec_agent.base.end_causes import AWAY
+from runspec_agent.base.failure import UNSAVED_CODE
 from runspec_jobs.provider import (
     Attempt,
     MembershipChange,
@@ -175,8 +176,10 @@ def _nodes(noted: list[events.Event]) -> Iterator[NodeStatus]:
         if lost := unsaved.get(
             (task, rank)
         ):  # a program has not succeeded if its outputs could not be saved
-            state = State.FAILED if state is State.SUCCEEDED else state
             why = "; ".join(filter(None, (over[-1].reason if over else "", *lost)))
+            if state is State.SUCCEEDED:
+                state, code = State.FAILED, UNSAVED_CODE
+                over = (*over[:-1], over[-1]._replace(exit_code=UNSAVED_CODE, reason=why))
         yield NodeStatus(task, rank, last["attempt"], state, why, code, over, now_s)
 
 

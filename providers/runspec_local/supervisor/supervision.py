@@ -559,4 +559,4 @@ def _end(supervisor: Supervisor, code: int, log: Path) -> dict[str, Any]:
     if supervisor.unsaved:
         more = f"{'; '.join(supervisor.unsaved[:3])}: see {log}"
         reason = f"{reason}; {more}" if reason else more
-    return {"state": state, "exit_code": code, "reason": reason}
+    return {"state": state, "exit_code": code or (UNSAVED_CODE if failed else 0), "reason": reason}

@@ -45,11 +45,11 @@ def applied(folder: Path, spec: str) -> tuple[int, dict[str, object]]:
 def test_an_output_that_cannot_be_kept_is_a_failure_that_names_it(tmp_path: Path) -> None:
     code, told = applied(tmp_path, SPEC % ("", SPOIL))
 
-    assert (code, told["state"], told["exit_code"]) == (1, "failed", 0)
+    assert (code, told["state"], told["exit_code"]) == (1, "failed", 1)
     assert "output 'model' was not saved completely" in str(told["reason"])
     (folder,) = (tmp_path / "home").glob("local/runs/*")
     (node,) = status.status(folder).nodes
-    assert node.state is State.FAILED
+    assert (node.state, node.exit_code, node.attempts[-1].exit_code) == (State.FAILED, 1, 1)
     assert node.reason and str(told["reason"]).startswith(node.reason)
 
 
@@ -61,7 +61,7 @@ FULL = "home/local/runs/[^/ ]+%s: no space left on device; free some space, or s
 @pytest.mark.parametrize(
     ("script", "where", "code"),
     [
-        ('head -c 2000000 /dev/zero > "${outputs.model}/big"', "/outputs/model/0/0", 0),
+        ('head -c 2000000 /dev/zero > "${outputs.model}/big"', "/outputs/model/0/0", 1),
         ('head -c 9000000 /dev/zero > "${outputs.model}/big"', "", 1),
     ],
 )
