@@ -341,7 +341,8 @@ class Tasks:
         if state.terminal and number in self.released(run):
             state, reason, code = State.CANCELLED, AWAY, None
         if state is State.FAILED and number in self._stops(run):
-            state, reason, code = State.CANCELLED, reasons.TASK_STOPPED, None
+            state, reason = State.CANCELLED, reasons.TASK_STOPPED
+            over = over if info.get("startTime") else over[:-1]  # it may have waited until then
         began_s = seconds(info.get("startTime")) if state is State.RUNNING else None
         return NodeStatus(number, rank, attempts, state, reason, code, over, began_s)
 

@@ -167,8 +167,10 @@ def _ended(task: Task, rank: int, *, cancelled: bool) -> NodeStatus:
     reason, exit_code = over[-1].reason, code
     if state is State.SUCCEEDED:
         reason, exit_code = "; ".join(filter(None, (_lost(over), over[-1].reason))), 0
-    elif state is State.CANCELLED or not code:
+    elif not code:
         exit_code = None  # the code is not that of the program of the task
+    if state is State.CANCELLED and code is None and task.row is not None and not task.row.nodes:
+        over = over[:-1]  # it was cancelled before it began
     return NodeStatus(task.number, rank, task.attempts, state, reason, exit_code, over)
 
 

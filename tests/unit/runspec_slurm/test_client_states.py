@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.provider import NodeStatus, State, Status, Unavailable
+from runspec_jobs.provider.node_ends import exited
 from runspec_slurm import reasons, timing
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.options import SlurmOptions
@@ -79,6 +80,7 @@ def test_tasks_that_were_cancelled_by_name_before_they_began_are_cancelled() -> 
         State.CANCELLED,
     ]
     assert not any(task.silent for task in tasks)
+    assert [len(one.attempts) for one in each] == [0, 1, 1, 0], "what never began is no attempt"
 
 
 def test_a_job_that_left_no_word_and_is_forgotten_has_failed_and_it_is_said_why() -> None:
@@ -134,9 +136,9 @@ def test_a_code_that_the_program_chose_means_nothing_else(code: int) -> None:
 
     found = ended([row("FAILED", "NonZeroExitCode", code, restarts=1)], notes, codes)
 
-    assert found[:3] == (State.FAILED, f"exited with code {code}", code)
+    assert found[:3] == (State.FAILED, exited(code), code)
     tries = [(a.exit_code, a.reason, a.reclaimed) for a in found.nodes[0].attempts]
-    assert tries == [(code, f"exited with code {code}", False)] * 2
+    assert tries == [(code, exited(code), False)] * 2
 
 
 def test_a_timeout_that_another_attempt_followed_is_told_as_one() -> None:
@@ -176,6 +178,7 @@ def test_a_job_that_was_cancelled_is_no_failure() -> None:
     left = ended([row("FAILED", code=143)], {AttemptKey(0, 1, BATCH): note(143)}, cancelled=True)
 
     assert (by_us.state, by_us.reason) == (State.CANCELLED, states.BY_US)
+    assert by_us.nodes[0].exit_code == 143  # as on every provider
     assert (by_hand.state, by_hand.reason) == (State.CANCELLED, reasons.BY_HAND)
     assert left.state is State.CANCELLED
 

@@ -16,6 +16,7 @@ from runspec_azure.batch.status import Tasks
 from runspec_azure.store import Entry
 from runspec_azure.timing import CLOCK
 from runspec_jobs.provider import RemoteError, State, Status
+from runspec_jobs.provider.node_ends import exited
 
 RUN = "n-abc123"
 Shown = dict[str, Any]
@@ -323,7 +324,20 @@ def test_a_run_has_succeeded_when_all_have_that_were_not_stopped(how: Shown) -> 
 
     assert (found.state, found.reason) == (State.SUCCEEDED, "1 tasks were stopped")
     assert [node.state for node in found.nodes] == [State.SUCCEEDED, State.CANCELLED]
-    assert found.nodes[1].exit_code is None
+    assert found.nodes[1].exit_code == how.get("exitCode")
+
+
+def test_a_task_that_was_stopped_while_it_waited_had_no_attempt() -> None:
+    at = {"startTime": "2026-01-01T00:00:00Z", "endTime": "2026-01-01T00:01:00Z"}
+    tasks = [
+        task("completed", 0, **GOOD),
+        task("completed", 1, **ENDED, **at),
+        task("completed", 2, **ENDED),
+    ]
+
+    found = status(Service(*tasks, stops=["1", "2"], **SWEEP))
+
+    assert [len(node.attempts) for node in found.nodes[1:]] == [1, 0]
 
 
 def test_a_task_that_had_ended_before_it_was_stopped_has_ended_so() -> None:
@@ -451,7 +465,7 @@ def test_a_programs_own_code_is_its_own(code: int) -> None:
     found = status(Service(task("completed", 0, **info), recorded=[f"0/1/0-{code}-program"]))
 
     assert (found.state, found.exit_code) == (State.FAILED, code)
-    assert found.reason == f"exited with code {code}"
+    assert found.reason == exited(code)
 
 
 def test_a_program_that_ends_like_a_reclaimed_one_was_not_reclaimed() -> None:
