@@ -4,8 +4,8 @@ import json
 import os
 from typing import Any, Dict, Optional, Set
 
-from runspec_agent.base import record_formats
-from runspec_agent.base.job_env import USAGE, Failure
+from runspec_agent.base import record_formats, retry_rules
+from runspec_agent.base.job_env import LOST, USAGE, Failure
 from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.store.base import Bucket
 
@@ -46,7 +46,7 @@ class Lost:
     def __init__(
         self, bucket: Bucket, at: str, record: Dict[str, Any], identity: TaskIdentity
     ) -> None:
-        self.bucket, self.place = bucket, identity
+        self.bucket, self.record, self.place = bucket, record, identity
         self.most: Optional[int] = record.get("spot_attempts")
         self._failures = "{}failures/{}-".format(at, identity.task)
         self._begun = "{}begun/{}/".format(at, identity.task)
@@ -64,7 +64,10 @@ class Lost:
         count = self._count(self.place.attempt - 1) if self.most is not None else 0
         if self.most is None or count < self.most:
             return None
-        return "{} attempts were preempted, and retry.spot_attempts is {}".format(count, self.most)
+        if retry_rules.is_final(self.record, LOST, retry_rules.LOST):
+            return "the attempt before was lost: retry.on says stop"
+        were = "attempt was" if count == 1 else "attempts were"
+        return "{} {} preempted, and retry.spot_attempts is {}".format(count, were, self.most)
 
     def leave_out(self) -> None:
         """Count this attempt no more: its node was released, and not lost."""

@@ -633,6 +633,18 @@ def test_a_job_that_has_lost_its_nodes_too_often_does_not_begin_again(slurm: Slu
     assert slurm.runs("true", record=record, RUNSPEC_ATTEMPT="3")[0] == 0
 
 
+def test_a_rule_that_wants_no_attempt_after_a_lost_one_is_the_reason(slurm: Slurm) -> None:
+    slurm.begun(1)
+    rules = {"retry_on": [{"reason": "lost", "action": "stop"}]}
+
+    found = slurm.runs("true", record={"spot_attempts": 1, **rules}, RUNSPEC_ATTEMPT="2")
+
+    assert found == (LOST, "runspec: the attempt before was lost: retry.on says stop\n")
+    assert slurm.runs("true", record={"spot_attempts": 1}, RUNSPEC_ATTEMPT="3")[1] == (
+        "runspec: 1 attempt was preempted, and retry.spot_attempts is 1\n"
+    )
+
+
 # A full workspace
 
 
