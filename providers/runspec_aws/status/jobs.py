@@ -269,6 +269,8 @@ class Jobs:
             states = tuple(
                 nodes.away(n) if n.state.terminal and n[:2] in gone else n for n in states
             )
+        if gang:
+            return nodes.of_gang(states, ends)
         if record["shape"] != JobKind.ARRAY or not any(
             nodes.may_have_left(n, ends) for n in states
         ):

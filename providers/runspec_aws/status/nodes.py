@@ -90,6 +90,8 @@ def node(
         # After a recorded success, the machine or the container failed, and the service's word counts.
         code, reason = end.code or code or None, over[-1].reason or reason
         reason = "; ".join(text for text in (reason, reasons.reclaimed(job)) if text)
+    elif state is State.CANCELLED and end is not None and code is not None:
+        code = end.code  # the program may have had another one, after it was told to end
     elif code == attempts.AGAIN and over:  # no attempts were left: 75 is the agent's
         code, reason = over[-1].exit_code, over[-1].reason
     elif state is State.FAILED and (late := reasons.late(job, job, end, ends.record)):
@@ -109,6 +111,13 @@ def may_have_left(node: NodeStatus, ends: NodeEnds) -> bool:
     end = ends.of((node.task, node.rank, len(node.attempts)))
     left = node.state is State.FAILED and node.exit_code == reasons.LEFT
     return left and (end is None or end.told)
+
+
+def of_gang(states: tuple[NodeStatus, ...], ends: NodeEnds) -> tuple[NodeStatus, ...]:
+    """Return the nodes of a gang, all cancelled if the main node is: of the others, AWS Batch gives no reason."""
+    if not states or states[0].state is not State.CANCELLED:
+        return states
+    return tuple(stopped(node) if may_have_left(node, ends) else node for node in states)
 
 
 def stopped(node: NodeStatus) -> NodeStatus:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runspec_aws.job import EVALUATE
-from runspec_aws.status.nodes import Place, look, may_have_left, node
+from runspec_aws.status.nodes import CANCELLED, Place, look, may_have_left, node, of_gang
 from runspec_jobs.provider import NodeStatus, State
 from runspec_jobs.provider.node_ends import NodeEnds, exited
 
@@ -163,3 +163,30 @@ def test_a_program_that_used_too_much_memory_is_told_so_though_its_agent_recorde
 
     assert found.exit_code == 137
     assert found.reason.startswith("the container used more than its memory: raise cluster.memory")
+
+
+def test_a_cancelled_node_has_the_code_that_its_agent_recorded() -> None:
+    """Its program may have had another one, after it was told to end."""
+    cancelled = {**job("FAILED", attempt(1)), "statusReason": CANCELLED}
+
+    found = shown(cancelled, "0/1/0-143-stopped")
+
+    assert (found.state, found.exit_code) == (State.CANCELLED, 143)
+
+
+@pytest.mark.parametrize(
+    ("cause", "state"), [("143-stopped", State.CANCELLED), ("3-program", State.FAILED)]
+)
+def test_all_nodes_of_a_cancelled_gang_are_cancelled_but_those_that_had_failed(
+    cause: str, state: State
+) -> None:
+    names = ["0/1/0-143-stopped", f"0/1/1-{cause}"]
+    ends = NodeEnds({"ends": True}, lambda: names, lambda _: [])
+    main = {**job("FAILED", attempt(143)), "statusReason": CANCELLED}
+    of = {"j#0": main, "j#1": job("FAILED", attempt(143))}
+    places = [Place(0, rank, f"j#{rank}") for rank in range(2)]
+    look(ends, of, places)
+
+    nodes = tuple(node(at, of[at.job], lambda _: None, ends, alone=False) for at in places)
+
+    assert [one.state for one in of_gang(nodes, ends)] == [State.CANCELLED, state]
