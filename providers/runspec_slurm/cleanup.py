@@ -51,7 +51,8 @@ class Reconciler:
         )
         content = json.dumps({"code": code})
         try:
-            again = self.jobs.queue.requeue(run, task.row, name, failure, content)
+            growth = unknown_outcomes.rule(task, record).get("memory") if failure else None
+            again = self.jobs.queue.requeue(run, task.row, name, failure, content, growth)
         except RemoteError as exc:
             if exc.transient:
                 raise

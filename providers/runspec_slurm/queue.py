@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import NoAnswer, RemoteError, Unavailable
@@ -49,6 +49,7 @@ SUBMITTED = re.compile(rb"(\d+) (.*)\n")
 KILLED = 128  # a shell exits with more than this if a signal ended its command
 # Reasons, folders and names are free text and may contain "|", but hardly this character. exit_code is a status of
 # wait(2). The name is last because it may contain a newline.
+MIB = 1 << 20
 BETWEEN = "\x1f"
 FIELDS = (
     "ArrayJobID ArrayTaskID State Reason exit_code RestartCnt SubmitTime StartTime EndTime NodeList WorkDir Name"
@@ -62,14 +63,21 @@ CANCEL = 'scancel -- "$@"'
 TERMINATE = 'scancel --batch --signal=TERM -- "$@"'
 CANCEL_WAITING = 'scancel --state=PENDING -- "$@"'
 # Arguments: the run, Slurm's id of the task, its state, its restarts, and the name and content of the record of its
-# failure, if it has one. Requeues the task if it is still the same attempt that has ended, and the run still exists.
+# failure, if it has one; by which factor its memory grows for the next attempt, up to how many MiB, if it does.
+# Requeues the task if it is still the same attempt that has ended, and the run still exists.
 REQUEUE = """\
 { cd "runs/$1" && [ -f record.json ]; } 2>/dev/null || exit 0
 shown="$(scontrol -o show job "$2") " || exit
 case $shown in *" JobState=$3 "*) ;; *) exit 0 ;; esac
 case $shown in *" Restarts=$4 "*) ;; *) exit 0 ;; esac
 [ -z "$5" ] || { mkdir -p "${5%/*}" && printf %s "$6" >"$5"; } || exit
-scontrol requeue "$2" && echo requeued
+scontrol requeue "$2" && echo requeued || exit
+[ "$7" ] || exit 0
+had="${shown##* MinMemoryNode=}" had="${had%% *}"
+case $had in *[!0-9MG]*) exit 0 ;; *G) had=$((${had%G} * 1024)) ;; *M) had="${had%M}" ;; *) exit 0 ;; esac
+more=$((had * $7))
+[ "$more" -le "$8" ] || more="$8"
+[ "$more" -le "$had" ] || scontrol update "JobId=$2" "MinMemoryNode=$more" || :
 """
 HOLD = 'scontrol hold "$@"'
 LET_GO = 'scontrol release "$@"'
@@ -250,12 +258,22 @@ class Queue:
         if jobs:
             self._changed(command, script, [self.store.workspace, *jobs])
 
-    def requeue(self, run: str, row: Row, name: str, failure: str, content: str) -> bool:
+    def requeue(
+        self,
+        run: str,
+        row: Row,
+        name: str,
+        failure: str,
+        content: str,
+        growth: Mapping[str, int] | None,
+    ) -> bool:
         """Requeue the task with Slurm's id *name*, which has ended; return False if it is no longer as *row* says.
 
         *failure* is the path of a record to write before, below the folder of *run*, and *content* what it contains.
+        *growth* is the `memory` of a rule of `retry.on`, in bytes: if Slurm refuses that, the memory stays.
         """
         args = [self.store.workspace, run, name, row.state, str(row.restarts), failure, content]
+        args += [str(growth["grow"]), str(-(-growth["most"] // MIB))] if growth else ["", ""]
         return self._changed("scontrol", REQUEUE, args).strip() == b"requeued"
 
     def past(self, job: str) -> list[Past]:

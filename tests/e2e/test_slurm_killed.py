@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 SCRIPT = """
 read -r _ _ _ batch _ </proc/$PPID/stat
 [ "$RUNSPEC_ATTEMPT" -gt 1 ] || { echo "agent=$PPID batch=$batch"; sleep 600; }
-echo "attempt $RUNSPEC_ATTEMPT"
+echo "attempt $RUNSPEC_ATTEMPT with $SLURM_MEM_PER_NODE MiB"
 """
 WHO = [
     pytest.param(["agent"], id="agent", marks=pytest.mark.matrix),
@@ -55,12 +55,16 @@ def killed(project: Project, who: list[str], **fields: Any) -> dict[str, Any]:
 def test_a_killed_process_of_ours_uses_an_attempt_as_that_of_the_program(
     project: Project, who: list[str]
 ) -> None:
-    found = killed(project, who, retry={"attempts": 2})
+    """Also where its next attempt has more memory."""
+    grows = {"exit_codes": [137], "action": "retry", "memory": {"grow": 2, "most": "1GiB"}}
+    retry = {"attempts": 2, "on": [grows]}
+
+    found = killed(project, who, retry=retry, cluster={"memory": "60MiB"})
 
     assert (found["state"], found["exit_code"]) == ("succeeded", 0), project.log()
+    assert "attempt 2 with 120 MiB\n" in project.log()
     tries = [(a["exit_code"], a["reclaimed"]) for a in found["nodes"][0]["attempts"]]
     assert tries == [(137, False), (0, False)]
-    assert "attempt 2\n" in project.log()
 
 
 @pytest.mark.matrix
@@ -71,7 +75,7 @@ def test_a_killed_process_of_ours_without_attempts_is_a_failure(
     found = killed(project, who)
 
     assert (found["state"], found["exit_code"]) == ("failed", 137)
-    assert found["reason"].startswith("exited with code 137: killed")
+    assert found["reason"].startswith("exited with code 137 (SIGKILL")
     assert len(found["nodes"][0]["attempts"]) == 1
 
 

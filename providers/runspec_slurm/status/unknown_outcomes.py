@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from runspec_agent.base.retry_rules import OOM, is_final
+from runspec_agent.base.retry_rules import OOM, STOP, find_rule
 from runspec_jobs.provider import State, Status
 from runspec_slurm import reasons
 from runspec_slurm.status.states import LAUNCH_SIGNAL, STOPPED, Task
@@ -104,13 +104,18 @@ def marked(tasks: Sequence[Task], record: Mapping[str, Any], stops: Collection[i
     ]
 
 
+def rule(task: Task, record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the rule of `retry.on` for the end of a killed *task*, or an empty mapping."""
+    out = task.row is not None and task.row.state == "OUT_OF_MEMORY"
+    return find_rule(record, code(task), OOM if out else None)
+
+
 def _is_left(task: Task, record: Mapping[str, Any]) -> bool:
     """Return whether *task* has another attempt. In an elastic job, a killed node counts as a lost one."""
     if record.get("elastic"):
         most: int | None = record.get("spot_attempts")
         return most is None or task.attempts < most
-    out = task.row is not None and task.row.state == "OUT_OF_MEMORY"
-    if is_final(record, code(task), OOM if out else None):
+    if rule(task, record).get("action") == STOP:
         return False
     mine = {end for end in task.codes if (end.task, end.rank) == (task.number, 0)}
     failures = mine | {AttemptKey(task.number, task.attempts, 0)}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from runspec_jobs.provider import State
+from runspec_jobs.provider.node_ends import exited
 from runspec_slurm import reasons
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.status import states
@@ -58,10 +59,14 @@ KILLED = "7|N/A|FAILED|RaisedSignal:9(Killed)|9|0|9|10|20|node1|/w|job-a1|"
 
 
 def with_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempts: int, scontrol: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    attempts: int,
+    scontrol: str,
+    state: str = "FAILED",
 ) -> SlurmClient:
     """Give a client of a run of which Slurm says that its batch script was killed."""
-    client = forgetful(tmp_path, monkeypatch, "7", 0, KILLED)
+    client = forgetful(tmp_path, monkeypatch, "7", 0, KILLED.replace("FAILED", state))
     record = {"count": 1, "nodes": 1, "attempts": attempts}
     client.store.put("runs/job-a1/record.json", json.dumps(record).encode())
     (tmp_path / "bin/scontrol").write_text(
@@ -69,7 +74,7 @@ def with_killed(
         f'echo "$*" >>{tmp_path}/called\n{scontrol}\n'
     )
     (tmp_path / "bin/scontrol").chmod(0o700)
-    (tmp_path / "shown").write_text("JobId=7 JobState=FAILED Requeue=1 Restarts=0 ExitCode=0:9\n")
+    (tmp_path / "shown").write_text(f"JobId=7 JobState={state} Requeue=1 Restarts=0 ExitCode=0:9\n")
     return client
 
 
@@ -97,6 +102,36 @@ def test_a_killed_batch_script_is_requeued_once_by_reconcile_alone(
 
 
 @pytest.mark.process
+@pytest.mark.parametrize(
+    ("held", "state", "asked"),
+    [
+        ("600M", "FAILED", "1200"),
+        ("2G", "FAILED", "3000"),
+        ("3000M", "FAILED", None),
+        ("0", "FAILED", None),
+        ("600M", "OUT_OF_MEMORY", "1200"),
+    ],
+)
+def test_a_requeued_job_asks_for_as_much_memory_as_its_rule_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: str, state: str, asked: str | None
+) -> None:
+    """The batch script that would have asked for it was killed: by the kernel, if Slurm says so."""
+    client = with_killed(tmp_path, monkeypatch, 2, "", state)
+    growth = {"action": "retry", "memory": {"grow": 2, "most": 3000 << 20}}
+    rule = {"reason": "oom"} if state == "OUT_OF_MEMORY" else {"codes": [[137, 137]]}
+    record = {"count": 1, "nodes": 1, "attempts": 2, "retry_on": [{**rule, **growth}]}
+    client.store.put("runs/job-a1/record.json", json.dumps(record).encode())
+    shown = tmp_path / "shown"
+    shown.write_text(shown.read_text().replace("\n", f" MinMemoryNode={held} MinTmpDiskNode=0\n"))
+    client.state("job-a1")
+
+    list(client.reconcile("job-a1"))
+
+    update = [f"update JobId=7 MinMemoryNode={asked}"] if asked else []
+    assert (tmp_path / "called").read_text().splitlines() == ["requeue 7", *update]
+
+
+@pytest.mark.process
 def test_a_run_that_is_destroyed_before_its_requeue_does_not_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,7 +154,7 @@ def test_a_killed_batch_script_without_attempts_has_failed(
 ) -> None:
     client = with_killed(tmp_path, monkeypatch, 1, "")
 
-    assert client.state("job-a1")[:3] == (State.FAILED, "exited with code 137: killed", 137)
+    assert client.state("job-a1")[:3] == (State.FAILED, exited(137), 137)
     assert list(client.reconcile("job-a1")) == []
     assert not (tmp_path / "called").exists()
 
