@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from runspec_agent.base.end_causes import PEER, SETUP, TIMEOUT
+from runspec_agent.base.failure import LOST
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import Attempt, NodeStatus, State, Status
 from runspec_jobs.provider.node_ends import AWAY, RELEASED, overdue
@@ -210,7 +211,9 @@ def _attempt(task: Task, number: int, rank: int, state: State | None) -> Attempt
     if state is None:
         preempted = code in (None, STOPPED) and not (stopped or own)
         reason = reasons.PREEMPTED if preempted else reasons.exited(code or 0, is_own=own)
-        reason = reasons.STOPPED if stopped else _with_why(reason, note)
+        if code == LOST and not own and note.get("why"):
+            reason = str(note["why"])  # it had another attempt
+        reason = reasons.STOPPED if stopped else _with_why(task, reason, note)
         return Attempt(number, code, reason, preempted, began_s, ended_s)
     known = task.row or task.past
     if known is not None and began_s is None:
@@ -232,7 +235,7 @@ def _reason(task: Task, note: Note, code: int | None, state: State, *, is_own: b
     words = reasons.ended(task.state, task.row.reason if task.row else "", code, is_own=is_own)
     if task.state == "TIMEOUT" and _took_s(task) >= (task.timeout_s or math.inf):
         words = f"{overdue('Slurm', task.timeout_s)} (TIMEOUT)"
-    return _with_why(words, note)
+    return _with_why(task, words, note)
 
 
 def _took_s(task: Task) -> float:
@@ -243,9 +246,11 @@ def _took_s(task: Task) -> float:
     return known.ended_s - known.began_s
 
 
-def _with_why(words: str, note: Note) -> str:
+def _with_why(task: Task, words: str, note: Note) -> str:
     why = str(note.get("why") or "")
-    if note.get("cause") in (SETUP, TIMEOUT):
+    if note.get("cause") == TIMEOUT and not why and task.timeout_s:
+        return f"timeout: not done after {task.timeout_s} s"  # of an elastic job
+    if why and note.get("cause") in (SETUP, TIMEOUT):
         return why
     return f"{words}: {why}" if why and why not in words else words
 

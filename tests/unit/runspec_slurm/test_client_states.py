@@ -159,6 +159,25 @@ def test_a_timeout_that_another_attempt_followed_is_told_as_one() -> None:
     assert tries == [(124, why, False)] * 2
 
 
+def test_a_timeout_of_an_elastic_job_is_told_as_one() -> None:
+    """The note of its node names the cause alone."""
+    notes = {AttemptKey(0, 1, rank): note(124, cause="timeout") for rank in (0, BATCH)}
+    (task,) = states.tasks(1, [row("FAILED", "NonZeroExitCode", 124)], notes, {})
+
+    (found,) = states.nodes(task._replace(timeout_s=20), 1, cancelled=False)
+
+    assert (found.exit_code, found.reason) == (124, "timeout: not done after 20 s")
+
+
+def test_a_killed_node_of_an_elastic_job_had_another_attempt() -> None:
+    why = "the agent of node 0 was killed by signal 9"
+    notes = {AttemptKey(0, 1, BATCH): note(75, why=why), AttemptKey(0, 2, BATCH): note(0)}
+
+    found = ended([row("COMPLETED", restarts=1)], notes)
+
+    assert found.nodes[0].attempts[0].reason == why
+
+
 def test_each_node_has_its_own_code() -> None:
     notes = {
         AttemptKey(0, 1, 0): note(0),
