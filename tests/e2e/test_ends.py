@@ -41,16 +41,20 @@ SPOT = {"capacity": "spot"}
 TWO_ON_SPOT = {"nodes": 2, **SPOT}
 FULL = ("full-0", "full-3")
 OF_NODES = ("exit-0", "exit-3", "exit-75", "exit-143", "signal-KILL", "timeout")
-OF_GANG = (*OF_NODES, "agent")
-OF_SPOT_GANG = ("exit-3", "exit-75", "exit-143", "timeout", "agent")
+OF_GANG = (*OF_NODES, "agent", "cancel")
+OF_SPOT_GANG = ("exit-3", "exit-75", "exit-143", "timeout", "agent", "cancel")
 OF_MPI = (*OF_GANG, "service")
 OF_TORCH = ("exit-0", "exit-3", "exit-75", "signal-KILL")
-OF_TORCH_GANG = ("exit-3", "timeout", "agent")
+OF_TORCH_GANG = ("exit-3", "signal-KILL", "timeout", "agent", "cancel")
+OF_ELASTIC = ("exit-0", "exit-3", "exit-75", "signal-KILL", "timeout", "node", "cancel")
+ELASTIC = {"cluster": {"nodes": {"min": 1, "max": 2}}, "launch": "torchrun"}
 # Batch AI starts a job of which a node was lost anew, and counts no attempts.
 FIRST = (
     'f="$AZ_BATCHAI_STDOUTERR_DIR/first"; [ -e "$f" ] || { touch "$f"; echo begun; sleep 600; }\n'
 )
 LOW = {"cluster": SPOT, "run": FIRST + ends.SCRIPT}
+# The fixtures of the jobs of each provider.
+JOBS = {"local": "local", "slurm": "project", "aws-batch": "on_aws", "azure-batch": "on_azure"}
 # The first attempt waits for what ends it.
 WAITS = '[ "$RUNSPEC_ATTEMPT" -gt 1 ] || { echo begun; sleep 600; }\n'
 
@@ -82,7 +86,7 @@ class Local(Project):
 def local(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Local]:
-    own_profile().write_text("prices: {local: 36}\nproviders: {local: {grace: 2s}}\n")
+    own_profile().write_text("prices: {local: 36}\nproviders: {local: {grace: 10s}}\n")
     monkeypatch.chdir(tmp_path)
     yield Local(tmp_path, capsys)
     run(["cancel", "job"])
@@ -112,6 +116,7 @@ def test_two_nodes_on_this_machine_end_in_each_way(local: Local) -> None:
     status = ended(local, ends.spec("local", OF_NODES, nodes=2))
 
     ends.check("local-nodes", ends.rows(status, OF_NODES))
+    gangs("local-nodes", "local", ("cancel",), local)
 
 
 def waiting(project: Any, provider: str, **more: Any) -> None:
@@ -154,10 +159,12 @@ def test_two_nodes_of_mpi_on_this_machine_end_in_each_way(
 ) -> None:
     """The agent of such a job is the launcher of a node."""
     monkeypatch.setenv("PATH", f"{mpi / 'bin'}:{os.environ['PATH']}")
-    spec = ends.spec("local", OF_GANG, nodes=2, launch="mpi")
+    kinds = (*OF_NODES, "agent")
+    spec = ends.spec("local", kinds, nodes=2, launch="mpi")
     spec["env"] |= {"BELOW": "1", "AGENT": "pyz launc[h]"}
 
-    ends.check("local-mpi", ends.rows(ended(local, spec), OF_GANG))
+    ends.check("local-mpi", ends.rows(ended(local, spec), kinds))
+    gangs("local-mpi", "local", ("cancel",), local, launch="mpi")
 
 
 @pytest.mark.process
@@ -184,8 +191,10 @@ def test_two_nodes_of_mpi_on_slurm_end_in_each_way(
     kinds = (*OF_NODES, "agent")
     spec = ends.spec("slurm", kinds, nodes=2, launch="mpi")
     spec["env"] |= {"PATH": path, "BELOW": "1"}
+    monkeypatch.setenv("PATH", path)
 
     ends.check("slurm-mpi", ends.rows(ended(project, spec), kinds))
+    gangs("slurm-mpi", "slurm", ("cancel",), project, launch="mpi")
 
 
 def of_torchrun(provider: str, jobs: Any) -> None:
@@ -195,6 +204,7 @@ def of_torchrun(provider: str, jobs: Any) -> None:
         spec["env"] |= {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"}
 
         ends.check(f"{provider}-torchrun", ends.rows(ended(jobs, spec), kinds))
+    gangs(f"{provider}-torchrun", provider, ("cancel",), jobs, launch="torchrun")
 
 
 @pytest.mark.slow
@@ -230,6 +240,7 @@ def test_two_nodes_on_slurm_end_in_each_way(project: Project) -> None:
     status = ended(project, ends.spec("slurm", kinds, nodes=2))
 
     ends.check("slurm-nodes", ends.rows(status, kinds))
+    gangs("slurm-nodes", "slurm", ("cancel",), project)
 
 
 @pytest.mark.slow
@@ -345,6 +356,25 @@ def test_a_job_on_azure_batch_has_no_room_in_its_blobs(
             without_room("azure-batch", jobs, store.make_room, **on_clouds("azure-batch"))
 
 
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.parametrize(
+    ("provider", "machines"),
+    [("aws-batch", "region/containers"), ("azure-batch", "account/nodes")],
+)
+def test_a_job_has_no_room_on_the_disk_of_its_machine(
+    provider: str, machines: str, request: pytest.FixtureRequest
+) -> None:
+    jobs = request.getfixturevalue(JOBS[provider])
+    outputs = [{"name": "out", "path": "/job/out"}]
+
+    with small_disk(jobs.folder / machines, "24m"):
+        for end in ("disk-0", "disk-3"):
+            status = ended(jobs, ends.spec(provider, [end], outputs=outputs, timeout="10m"))
+            ends.check(provider, ends.rows(status, [end]))
+            jobs.said("destroy", "job", "--yes")
+
+
 def on_cloud(provider: str, kinds: tuple[str, ...], jobs: Local, **more: Any) -> None:
     """End the tasks of a sweep on a rehearsed service."""
     status = ended(jobs, ends.spec(provider, kinds, max_parallel=8, **more))
@@ -415,18 +445,22 @@ def test_a_spot_machine_of_aws_batch_is_reclaimed(
     event("aws-batch", end, on_aws, reclaim, cluster=SPOT)
 
 
-def gangs(name: str, provider: str, kinds: tuple[str, ...], jobs: Local, **more: Any) -> None:
+def gangs(name: str, provider: str, kinds: tuple[str, ...], jobs: Any, **more: Any) -> None:
     """End jobs of two nodes, one in each way, at the same time.
 
     A service starts the nodes of such a job together; a sweep would be an array of single nodes.
     """
     started = {}
-    for end in kinds:
+    for end in sorted(kinds, key=lambda end: end != "cancel"):  # as long as there are machines
         limit = {} if end in ("timeout", "service") else {"timeout": "10m"}
         started[end] = f"job-{end.lower()}"
         spec = ends.spec(provider, [end], nodes=2, name=started[end], **{**limit, **more})
-        spec["env"] |= {"PATH": os.environ["PATH"], "BELOW": "1"} if "launch" in more else {}
+        own = {"PATH": os.environ["PATH"], "BELOW": "1", "MARK": str(jobs.folder / "mark")}
+        spec["env"] |= own if "launch" in more else {}
         start(jobs, spec)
+        if end == "cancel":
+            jobs.until_said("begun", started[end])
+            assert jobs.said("cancel", started[end])[0] == 0
 
     rows: dict[str, Any] = {}
     for end, job in started.items():
@@ -501,6 +535,19 @@ def test_two_nodes_of_torchrun_on_azure_batch_end_in_a_few_ways(
     ends.check("azure-batch-torchrun", {"lost": ends.rows(on_azure.until_over(), ["lost"])["lost"]})
 
     gangs("azure-batch-torchrun", "azure-batch", OF_TORCH_GANG, on_azure, launch="torchrun")
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("provider", ["local", "slurm", "aws-batch", "azure-batch"])
+def test_two_elastic_nodes_of_torchrun_end_in_each_way(
+    torch: Path, provider: str, request: pytest.FixtureRequest
+) -> None:
+    """A killed agent is a lost node, which comes back."""
+    jobs = request.getfixturevalue(JOBS[provider])
+
+    gangs(f"{provider}-elastic", provider, OF_ELASTIC, jobs, **ELASTIC)
 
 
 @pytest.fixture

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runspec_agent.usage import cgroup
 from runspec_emulators.aws.region import Region
 from runspec_emulators.azure_batch.emulator import AzureBatch
 from runspec_emulators.batch_ai import BatchAI
@@ -21,6 +24,7 @@ from tests.e2e.test_ends import (
     start,
     waiting,
 )
+from tests.support import ends
 from tests.support.azure.emulated_account import blobs as blobs  # a fixture
 from tests.support.little_memory import (
     NEEDS_MORE,
@@ -55,10 +59,20 @@ def attempts(status: dict[str, Any]) -> dict[int, tuple[str, int, int]]:
     }
 
 
-def check(jobs: Any, provider: str) -> None:
-    status = ended(jobs, spec(provider, [42, 51, 7], STOPS))
+def in_table(provider: str, status: dict[str, Any], *kinds: str | None) -> None:
+    """Compare what tasks say with the table of ends; a task of kind None is none of its rows."""
+    found = ends.rows(status, [kind or f"none-{task}" for task, kind in enumerate(kinds)])
+    ends.check(f"{provider}-rules", {kind: found[kind] for kind in kinds if kind})
 
-    assert attempts(status) == {0: ("failed", 42, 1), 1: ("failed", 51, 1), 2: ("failed", 7, 2)}
+
+def check(jobs: Any, provider: str) -> None:
+    more = {} if provider == "azure-batch-ai" else {"setup": '[ "${sweep.code}" != 6 ] || exit 6'}
+    codes = [42, 51, 7, *([6] if more else [])]
+    status = ended(jobs, spec(provider, codes, STOPS, **more))
+
+    expected = {0: ("failed", 42, 1), 1: ("failed", 51, 1), 2: ("failed", 7, 2)}
+    assert attempts(status) == expected | ({3: ("failed", 6, 2)} if more else {})
+    in_table(provider, status, "rule-stop", None, "rule-again", *(["setup"] if more else []))
 
 
 @pytest.mark.process
@@ -104,10 +118,12 @@ def test_a_code_ends_nodes_on_spot_machines_of_aws_batch(on_aws: Local) -> None:
 @pytest.mark.slow
 def test_a_code_ends_a_task_on_azure_batch(on_azure: Local, account: AzureBatch) -> None:
     """The service starts the next attempt all the same, which runs nothing."""
-    status = ended(on_azure, spec("azure-batch", [42, 7], STOPS, run=COUNTED))
+    setup = '[ "${sweep.code}" != 6 ] || exit 6'
+    status = ended(on_azure, spec("azure-batch", [42, 7, 6], STOPS, run=COUNTED, setup=setup))
 
-    found = attempts(status)
-    assert {task: part[:2] for task, part in found.items()} == {0: ("failed", 42), 1: ("failed", 7)}
+    in_table("azure-batch", status, "rule-stop", "rule-again", "setup")
+    found = {task: part[:2] for task, part in attempts(status).items()}
+    assert found == {0: ("failed", 42), 1: ("failed", 7), 2: ("failed", 6)}
     _, log, _ = on_azure.said("logs", "job", "--task", "0")
     assert ("attempt 1 with 42" in log, "attempt 2 with 42" in log) == (True, False)
     assert "retry.on has ended this task, with 42" in log
@@ -150,6 +166,7 @@ def check_reasons(jobs: Any, provider: str) -> None:
 
     begun = {task: found[1:] for task, found in attempts(status).items()}
     assert begun == {0: (124, 1), 1: (137, 1), 2: (137, 2)}, "a code is a program's own"
+    in_table(provider, status, "rule-timeout", "rule-oom", None)
 
 
 @pytest.mark.matrix
@@ -161,14 +178,13 @@ def test_reasons_end_tasks_on_aws_batch(little_memory: None, on_aws: Local) -> N
 @pytest.mark.matrix
 @pytest.mark.slow
 def test_reasons_end_tasks_on_azure_batch(little_memory: None, on_azure: Local) -> None:
-    status = ended(
-        on_azure,
-        spec("azure-batch", [], REASONS[1:], run=NUMBERED + WAYS, sweep={"way": ["memory"]}),
-    )
+    more = {"run": NUMBERED + WAYS, "sweep": {"way": ["slow", "memory"]}, "timeout": "20s"}
+    status = ended(on_azure, spec("azure-batch", [], REASONS, **more))
 
     _, log, _ = on_azure.said("logs", "job")
     assert ("attempt 1" in log, "attempt 2" in log) == (True, False)
-    assert [(node["state"], node["exit_code"]) for node in status["nodes"]] == [("failed", 137)]
+    assert [node["exit_code"] for node in status["nodes"]] == [124, 137]
+    in_table("azure-batch", status, "rule-timeout", "rule-oom")
 
 
 @pytest.mark.process
@@ -177,6 +193,7 @@ def test_a_timeout_ends_a_task_on_this_machine(local: Local) -> None:
 
     status = ended(local, spec("local", [], REASONS[:1], **more))
 
+    in_table("local", status, "rule-timeout")
     assert attempts(status) == {0: ("failed", 124, 1)}
 
 
@@ -189,6 +206,57 @@ def test_a_timeout_ends_a_task_on_slurm(project: Project) -> None:
     assert attempts(status) == {0: ("failed", 124, 1)}
 
 
+def share_memory(project: Project) -> None:
+    """Have the nodes of Slurm, and so their jobs, be in the control group of this process."""
+    group = cgroup.find()
+    assert group is not None
+    conf = str(project.cluster.places.folder).encode()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if b"/slurmd\0" in path.read_bytes() and conf in path.with_name("environ").read_bytes():
+                Path(group.memory, "cgroup.procs").write_text(path.parent.name)
+
+
+@pytest.mark.matrix
+@pytest.mark.slow
+def test_reasons_end_tasks_on_slurm(little_memory: None, project: Project) -> None:
+    share_memory(project)
+
+    check_reasons(project, "slurm")
+
+
+@pytest.mark.matrix
+@pytest.mark.slow
+def test_an_attempt_on_slurm_that_the_kernel_killed_has_more_memory_next(
+    little_memory: None, project: Project
+) -> None:
+    share_memory(project)
+    grows = [{"reason": "oom", "action": "retry", "memory": {"grow": 2, "most": "150MiB"}}]
+    text = f"""echo "$SLURM_MEM_PER_NODE MiB"; [ "$RUNSPEC_ATTEMPT" -gt 1 ] || exec python3 -c '{NEEDS_MORE}'"""
+    more = {"run": text, "sweep": {}, "cluster": {"memory": "50MiB"}}
+
+    status = ended(project, spec("slurm", [], grows, **more))
+
+    assert status["state"] == "succeeded"
+    assert "100 MiB" in project.log()
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+def test_a_lost_machine_ends_a_job_on_slurm(project: Project) -> None:
+    waiting(project, "slurm", retry={"attempts": 2, **NOT_AGAIN})
+    (lost,) = project.jobs("%N", "--states=RUNNING")
+
+    project.cluster.lose(lost)
+    project.cluster.set_node(lost, "DOWN", "its power is gone")
+    project.until(lambda: project.status()["state"] != "running")
+    project.cluster.mend(cancel=False)
+
+    status = project.until_over()
+    in_table("slurm", status, "rule-lost")
+    assert status["state"] == "failed"
+
+
 NOT_AGAIN = {"on": [{"reason": "lost", "action": "stop"}]}
 
 
@@ -199,7 +267,9 @@ def test_a_lost_machine_ends_a_job_on_aws_batch(on_aws: Local, region: Region) -
 
     region.control("POST", "reclaim", {"jobId": str(job["id"]), "notice_s": 0})
 
-    (node,) = on_aws.until_over(limit_s=2 * LIMIT_S)["nodes"]
+    status = on_aws.until_over(limit_s=2 * LIMIT_S)
+    in_table("aws-batch", status, "rule-lost")
+    (node,) = status["nodes"]
     assert (node["state"], len(node["attempts"])) == ("failed", 1)
 
 
@@ -210,7 +280,9 @@ def test_a_lost_machine_ends_a_job_on_azure_batch(on_azure: Local, account: Azur
 
     preempt(account, notice_s=0)
 
-    (node,) = on_azure.until_over(limit_s=2 * LIMIT_S)["nodes"]
+    status = on_azure.until_over(limit_s=2 * LIMIT_S)
+    in_table("azure-batch", status, "rule-lost")
+    (node,) = status["nodes"]
     assert (node["state"], len(node["attempts"])) == ("failed", 2)
     _, log, _ = on_azure.said("logs", "job")
     assert "the attempt before was lost: retry.on says stop" in log
@@ -233,6 +305,7 @@ def check_max_failed(jobs: Any, provider: str, **more: Any) -> dict[str, Any]:
 
     assert (status["state"], status["exit_code"]) == ("failed", 3)
     assert "max_failed: 2: 2 tasks have failed, and the other 5 were cancelled" in status["reason"]
+    in_table(provider, status, "max-failed", None, "max-running", None, None, None, "max-waiting")
     states = [node["state"] for node in status["nodes"]]
     assert states == ["failed"] * 2 + ["cancelled"] * 5
     return status

@@ -19,19 +19,26 @@ ATTEMPTS, TIMEOUT_S = 2, 20
 CODES = (0, 1, 2, 3, 75, 77, 120, 124, 126, 127, 130, 137, 143, 255)
 SIGNALS = ("HUP", "INT", "QUIT", "ABRT", "KILL", "USR1", "SEGV", "TERM")
 # A task of a sweep ends in the way that its parameter names. BELOW: a launcher is between the agent and the program.
+# MARK: a path on the machine of the tests, which knows whether an elastic node was killed before.
 SCRIPT = """\
 agent() { p=$PPID; while [ "$BELOW" ] && ! tr '\\0' ' ' <"/proc/$p/cmdline" | grep -q "${AGENT:-pyz jo[b]}"
 do read -r _ _ _ p _ <"/proc/$p/stat"; done; echo "$p"; }
 [ "$RUNSPEC_SWEEP_END" != service ] || { kill -s STOP "$(agent)"; sleep 600; }
+[ "$RUNSPEC_SWEEP_END" != node ] || case $RUNSPEC_RANK in
+0) until [ -e "$MARK-2" ]; do sleep 0.2; done; exit 0 ;;
+*) [ ! -e "$MARK" ] || { touch "$MARK-2"; exit 0; }; touch "$MARK"; kill -s KILL "$(agent)"; sleep 600 ;;
+esac
 [ "$RUNSPEC_RANK" = "${LAST:-0}" ] || { case $RUNSPEC_SWEEP_END in
 *-0) ;; full-*) sleep 30 ;; *) sleep 600 ;; esac; exit 0; }
 case $RUNSPEC_SWEEP_END in
 exit-*) exit "${RUNSPEC_SWEEP_END#exit-}" ;;
 full-*) eval "${FILL:-:}"; head -c 3000000 /dev/urandom >"$RUNSPEC_OUTPUT_OUT/large" || :
 exit "${RUNSPEC_SWEEP_END#full-}" ;;
+disk-*) cat /dev/zero >"$RUNSPEC_OUTPUT_OUT/zero" || :; exit "${RUNSPEC_SWEEP_END#disk-}" ;;
 signal-*) kill -s "${RUNSPEC_SWEEP_END#signal-}" $$; sleep 600 ;;
 part) sleep 600 & kill $!; wait $! ;;
 timeout) sleep 600 ;;
+cancel) echo begun; sleep 600 ;;
 agent) kill -s KILL "$(agent)"; sleep 600 ;;
 hang) read -r _ _ _ batch _ <"/proc/$PPID/stat"; kill -s STOP "$batch"; sleep 600 ;;
 batch) read -r _ _ _ batch _ <"/proc/$PPID/stat"; kill -s KILL "$batch"; sleep 600 ;;
@@ -47,15 +54,27 @@ WORDS = {
     "batch": "SIGKILL ends the batch script",
     "cancel": "`runspec cancel`",
     "supervisor": "SIGKILL ends the supervisor",
+    "node": "SIGKILL ends the agent of one node once",
     "lost": "the machine is lost once",
     "notice": "the machine is reclaimed once, after a notice",
     "withdrawn": "there is a notice once, and the machine stays",
     "full-0": "it succeeds, without room for its outputs",
     "full-3": "exit code 3, without room for its outputs",
+    "disk-0": "it succeeds, although the disk of its machine is full",
+    "disk-3": "exit code 3, since the disk of its machine is full",
     "image": "its image cannot be pulled",
     "architecture": "its image is for another processor",
     "shell": "its image has no `/bin/sh`",
     "entrypoint": "its image has an ENTRYPOINT that does not exist",
+    "rule-stop": "exit code 42, for which `retry.on` says stop",
+    "rule-again": "exit code 7, of which `retry.on` says nothing",
+    "rule-timeout": "it reaches `timeout`, for which `retry.on` says stop",
+    "rule-oom": "the kernel kills it for its memory, for which `retry.on` says stop",
+    "rule-lost": "its machine is lost, for which `retry.on` says stop",
+    "setup": "its `setup` exits with 6",
+    "max-failed": "it is one of two failed tasks, with `max_failed: 2`",
+    "max-running": "it runs when two tasks have failed, with `max_failed: 2`",
+    "max-waiting": "it waits when two tasks have failed, with `max_failed: 2`",
     "program-memory": "the program needs more memory than the job has",
     "memory": "the container needs more than its memory once",
 }
@@ -80,6 +99,8 @@ KINDS = {
     "-signed": "`files: signed`",
     "-spot": "spot",
     "-spot-nodes": "two spot nodes",
+    "-elastic": "elastic `torchrun`",
+    "-rules": "rules",
 }
 NAMES = [f"{title}{kind}" for title in TITLES for kind in KINDS]
 
