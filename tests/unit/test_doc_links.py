@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+import python_page
 
-from runspec_jobs import manual
+from runspec_jobs import api, manual
 from tests.support.root import ROOT
 
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
@@ -50,6 +51,13 @@ def test_the_navigation_of_the_site_has_every_page_once() -> None:
     assert sorted(listed) == sorted(
         {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index"}
     )
+
+
+def test_the_python_reference_is_made_from_the_docstrings() -> None:
+    page = "\n".join(python_page.page())
+
+    assert (ROOT / "docs/python-reference.md").read_text() == page
+    assert [name for name in api.__all__ if f"### `{name}`" not in page] == []
 
 
 def test_the_readme_is_short_and_shows_a_picture_and_a_spec_on_its_first_screen() -> None:
