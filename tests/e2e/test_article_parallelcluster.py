@@ -176,8 +176,8 @@ SETTINGS = (
     "env.OMP_NUM_THREADS=1",
     "mrpc-bert:outputs=[{name: model, path: /job/model, sync: 1s}]",
 )
-# The others are in the chain of Horovod; see `test_horovod_trains.py`.
-ELSEWHERE = ("local", "slurm")
+# Two are in the chain of Horovod: see `test_horovod_trains.py`. `test_chains.py` has a chain on Azure Batch.
+ELSEWHERE = ("local", "slurm", "azure-batch")
 
 
 def command(job: str, program: str, *words: str) -> str:
