@@ -21,6 +21,7 @@ from runspec_emulators.azure_services.blob import Blobs
 from runspec_emulators.batch_ai import BatchAI
 from tests.conftest import CACHES
 from tests.support.azure.batch_ai_recipes import HANDS_ON, KEY
+from tests.support.main_job import apply_main_job
 from tests.support.requirements import need
 from tests.support.root import ROOT
 from tests.support.slurm.shared_cluster import PROGRAMS
@@ -85,27 +86,32 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Shown]:
         folder = home / provider
         folder.mkdir(exist_ok=True)
         if provider == "local":
-            return on_this_machine(folder)
+            return on_this_machine(tmp_path_factory, folder)
         if provider in REHEARSED:
             done = runspec("rehearse", written(folder, provider), "--folder", str(folder / "kept"))
             return Shown(done.stdout, done.stderr, folder / "kept" / "outputs")
-        one("local")  # its environment is what the image of the hands-on brought
-        (packages,) = (home / "local/home/local/envs").glob("*/bin")
-        return step_for_step(folder, packages)
+        # The environment of the main job is what the image of the hands-on brought.
+        return step_for_step(folder, packages(tmp_path_factory))
 
     return one
 
 
-def on_this_machine(folder: Path) -> Shown:
-    home = {"RUNSPEC_HOME": str(folder / "home")}
-    done = runspec("apply", written(folder, "local"), **home)
-    runspec("fetch", "mnist-chainer", str(folder / "out"), **home)
-    return Shown(done.stdout, done.stderr, folder / "out")
+def on_this_machine(factory: pytest.TempPathFactory, folder: Path) -> Shown:
+    """Give what came of the main job, which is the same but for the machines of low priority."""
+    job = apply_main_job(factory)
+    runspec("fetch", "mnist-chainer", str(folder / "out"), RUNSPEC_HOME=str(job.home))
+    return Shown(job.log, job.told, folder / "out")
 
 
-def step_for_step(folder: Path, packages: Path) -> Shown:
+def packages(factory: pytest.TempPathFactory) -> Path:
+    """Return the commands of the environment that was built for the main job."""
+    (found,) = (apply_main_job(factory).home / "local/envs").glob("*/bin")
+    return found
+
+
+def step_for_step(folder: Path, commands: Path) -> Shown:
     """Go through the hands-on: each of its steps is one command here."""
-    machine = {"PATH": f"{packages}:{os.environ['PATH']}", **CACHES}
+    machine = {"PATH": f"{commands}:{os.environ['PATH']}", **CACHES}
     with Blobs(folder / "blobs") as blobs:
         blobs.make_container(CONTAINER)
         accounts = {blobs.account: blobs.key}
@@ -294,10 +300,9 @@ CLUSTER = {
 
 
 def test_the_public_job_file_trains_the_network(
-    shown: Callable[[str], Shown], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is taken in as it is; its shares have the script and the data before, as in the hands-on."""
-    (packages,) = (shown("local").outputs.parent / "home/local/envs").glob("*/bin")
     code = str(ROOT / "specs/mnist")
     share = tmp_path / "cloud/storage/acct"
     (share / "scripts/chainer").mkdir(parents=True)
@@ -308,7 +313,7 @@ def test_the_public_job_file_trains_the_network(
     monkeypatch.chdir(tmp_path)
     Path("job.json").write_text(json.dumps(HANDS_ON))
     Path("cluster.json").write_text(json.dumps({"properties": CLUSTER}))
-    machine = {"PATH": f"{packages}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    machine = {"PATH": f"{packages(tmp_path_factory)}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
 
     with BatchAI(tmp_path / "cloud", accounts={"acct": KEY}, machine_env=machine) as cloud:
         env = {**cloud.env, "AZURE_BATCHAI_STORAGE_KEY": KEY}

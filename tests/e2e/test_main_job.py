@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.root import ROOT
+from tests.support.main_job import SPEC, MainJob, apply_main_job
 
-SPEC = ROOT / "specs" / "mnist-chainer.yaml"
 ROW = re.compile(r"^(?:\[node 0\] )?(\d+)((?:\s+[\d.e-]+){5})\s*$")
 
 pytestmark = pytest.mark.slow
@@ -26,27 +23,20 @@ def runspec(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def applied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str, str]]:
-    """Apply the spec once, in a home of its own; give the folder, the log, and what was told."""
-    home = tmp_path_factory.mktemp("main-job")
-    before = os.environ.get("RUNSPEC_HOME")
-    os.environ["RUNSPEC_HOME"] = str(home / "state")
-    done = runspec("apply", str(SPEC))
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    yield home, done.stdout, done.stderr
-    os.environ.pop("RUNSPEC_HOME") if before is None else os.environ.update(RUNSPEC_HOME=before)
+def applied(tmp_path_factory: pytest.TempPathFactory) -> MainJob:
+    return apply_main_job(tmp_path_factory)
 
 
 @pytest.fixture(autouse=True)
-def _home(applied: tuple[Path, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RUNSPEC_HOME", str(applied[0] / "state"))
+def _home(applied: MainJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUNSPEC_HOME", str(applied.home))
 
 
-def lines(applied: tuple[Path, str, str]) -> list[str]:
-    return [line.removeprefix("[node 0] ") for line in applied[1].splitlines()]
+def lines(applied: MainJob) -> list[str]:
+    return [line.removeprefix("[node 0] ") for line in applied.log.splitlines()]
 
 
-def test_the_first_line_says_which_data_it_is(applied: tuple[Path, str, str]) -> None:
+def test_the_first_line_says_which_data_it_is(applied: MainJob) -> None:
     """Of the program's own lines: the preparation and MPI's launcher may have said something before."""
     log = lines(applied)
     own = [line for line in log if not re.match(r"prepare_data:|\[\S+:\d+\]|$", line)]
@@ -55,7 +45,7 @@ def test_the_first_line_says_which_data_it_is(applied: tuple[Path, str, str]) ->
 
 
 def test_the_log_reports_processes_communicator_unit_batch_and_epochs(
-    applied: tuple[Path, str, str],
+    applied: MainJob,
 ) -> None:
     log = "\n".join(lines(applied))
 
@@ -67,7 +57,7 @@ def test_the_log_reports_processes_communicator_unit_batch_and_epochs(
 
 
 def test_the_table_has_its_six_columns_and_a_row_for_every_epoch(
-    applied: tuple[Path, str, str],
+    applied: MainJob,
 ) -> None:
     header = (
         "epoch main/loss validation/main/loss main/accuracy validation/main/accuracy elapsed_time"
@@ -80,7 +70,7 @@ def test_the_table_has_its_six_columns_and_a_row_for_every_epoch(
 
 @pytest.mark.essential
 def test_fetch_brings_back_a_model_that_is_right_nine_times_of_ten(
-    applied: tuple[Path, str, str], tmp_path: Path
+    applied: MainJob, tmp_path: Path
 ) -> None:
     done = runspec("fetch", "mnist-chainer", str(tmp_path))
 
@@ -93,23 +83,23 @@ def test_fetch_brings_back_a_model_that_is_right_nine_times_of_ten(
     assert float(shown[-1][4]) == pytest.approx(log[-1]["validation/main/accuracy"], rel=1e-3)
 
 
-def test_both_nodes_worked_in_folders_of_their_own(applied: tuple[Path, str, str]) -> None:
-    nodes = list((applied[0] / "state" / "local" / "runs").glob("*/tasks/0/nodes/*"))
+def test_both_nodes_worked_in_folders_of_their_own(applied: MainJob) -> None:
+    nodes = list((applied.home / "local" / "runs").glob("*/tasks/0/nodes/*"))
 
     assert sorted(node.name for node in nodes) == ["0", "1"]
 
 
 def test_an_environment_is_built_once_and_its_progress_shown(
-    applied: tuple[Path, str, str],
+    applied: MainJob,
 ) -> None:
-    told = applied[2]
+    told = applied.told
 
     assert "build the environment of" in told
     assert re.search(r"Installed \d+ packages", told)
-    assert len([e for e in (applied[0] / "state" / "local" / "envs").iterdir() if e.is_dir()]) == 1
+    assert len([e for e in (applied.home / "local" / "envs").iterdir() if e.is_dir()]) == 1
 
 
-def test_applying_it_again_starts_nothing(applied: tuple[Path, str, str]) -> None:
+def test_applying_it_again_starts_nothing(applied: MainJob) -> None:
     done = runspec("apply", str(SPEC))
 
     assert done.returncode == 0

@@ -25,6 +25,7 @@ from tests.support import ends, private_registry, process_table
 from tests.support.container_shell import shell_in_container
 from tests.support.profiles import own_profile
 from tests.support.requirements import lack, need, need_root
+from tests.support.shared_folder import shared_folder
 
 IMAGE = "localhost/runspec-test:1"
 INCLUDE = "python3,python3-minimal,libpython3-stdlib,dash,bash,coreutils,sed,grep,ca-certificates"
@@ -77,12 +78,6 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     yield settings
     subprocess.run(["podman", "rm", "--all", "--force"], env=env, capture_output=True, check=False)
     subprocess.run(["podman", "rmi", "--all", "--force"], env=env, capture_output=True, check=False)
-
-
-def shared_folder(factory: pytest.TempPathFactory) -> Path:
-    """Return a folder that all workers of a run have."""
-    own = factory.getbasetemp()
-    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 def debian(folder: Path, env: dict[str, str]) -> Path:
