@@ -186,7 +186,6 @@ def merge_spans(known: Sequence[Span], status: Status, seen_s: float) -> list[Sp
     says nothing more has ended at an unknown time.
     """
     by_key: dict[Key, Span] = {span[:3]: span for span in known}
-    going: set[Key] = set()
     # A service may report equal nodes as one entry with a count.
     each = [
         node._replace(rank=node.rank + n) for node in status.nodes for n in range(node.machines)
@@ -194,11 +193,9 @@ def merge_spans(known: Sequence[Span], status: Status, seen_s: float) -> list[Sp
     for node in each:
         for span in _list_spans(node, seen_s):
             by_key[span[:3]] = _join_spans(by_key.get(span[:3]), span)
-            if span.outcome is Outcome.RUNNING:
-                going.add(span[:3])
     places = {node[:2]: node for node in each}
     for key, span in by_key.items():
-        if span.outcome is Outcome.RUNNING and key not in going:
+        if span.outcome is Outcome.RUNNING:
             by_key[key] = span._replace(
                 outcome=_judge_afterwards(span, places.get(key[:2]), status)
             )
@@ -238,7 +235,7 @@ def _join_spans(before: Span | None, now: Span) -> Span:
 
 
 def _judge_afterwards(span: Span, node: NodeStatus | None, status: Status) -> Outcome:
-    """Return how an attempt ended that ran before and is neither running now nor among the ended attempts."""
+    """Return how an attempt ended that ran before and is not among the ended attempts, or that it still runs."""
     # The node has begun another attempt, so this one has failed, whatever the service has forgotten.
     if node is not None and node.attempt != span.attempt:
         return Outcome.FAILED
