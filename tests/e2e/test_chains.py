@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs import api
-from runspec_jobs.api.chains import load_chain
 from runspec_jobs.cli.app import run
 from tests.support.profiles import own_profile
 from tests.support.providers_of_chains import printed, stand_in
@@ -91,67 +90,6 @@ def write_profile() -> None:
         "security_groups": ["sg-1"], "instance_role": "arn:aws:iam::123456789012:instance-profile/i",
     }  # fmt: skip
     own_profile().write_text(json.dumps({"providers": {"aws-batch": settings}}))
-
-
-def test_a_service_waits_for_the_jobs_that_a_job_needs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_profile()
-    texts = CHAIN.format(*("aws-batch",) * 3).lstrip()
-    (tmp_path / "all.yaml").write_text(texts)
-
-    code = run(["plan", "all.yaml", "--json"])
-
-    shown = capfd.readouterr()
-    assert code == 0, shown
-    jobs = {one["job"]: one for one in json.loads(shown.out)["jobs"]}
-    assert jobs["search"]["waits_by_service"] == ["prepare"]
-    assert (
-        jobs["predict"]["waits_by_service"] == []
-    )  # who is the best is known to this machine alone
-    (submit,) = [s for s in jobs["search"]["plan"]["steps"] if s["id"] == "job"]
-    assert submit["do"]["params"]["dependsOn"] == [
-        {"jobId": {"$answer": "prepare-000000/job.jobId"}}
-    ]
-    # Its agent does not believe the service that they have succeeded.
-    (record,) = [s for s in jobs["search"]["plan"]["steps"] if s["id"] == "record"]
-    assert json.loads(record["do"]["params"]["Body"])["needs"] == [{"run": "prepare-000000"}]
-
-
-def test_a_client_waits_for_more_jobs_than_the_service_can(tmp_path: Path) -> None:
-    head = "apiVersion: runspec/v1\nprovider: aws-batch\ncontainer: {image: 'python:3.12'}\ncommand: [echo]\n"
-    names = [f"job-{number}" for number in range(22)]
-    texts = [f"{head}name: {name}\n" for name in names]
-    last = f"{head}name: last\nneeds: {json.dumps(names)}\n"
-    (tmp_path / "all.yaml").write_text("---\n".join([*texts, last]))
-    write_profile()
-
-    chain = load_chain(tmp_path / "all.yaml")
-
-    assert chain.waits_by_service("last") == names[:20]
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        "cluster: {nodes: {min: 1, max: 3}}",  # nodes that it did not need count as failed
-        "sweep: {a: [1, 2]}\nmetric: {name: m, goal: min, pattern: 'm=(\\d)', stop: {below: 1}}",
-        "providers: {aws-batch: {files: signed}}",
-    ],
-)
-def test_a_client_waits_for_a_job_of_which_the_service_cannot_tell_whether_it_has_succeeded(
-    tmp_path: Path, more: str
-) -> None:
-    head = "apiVersion: runspec/v1\nprovider: aws-batch\ncontainer: {image: 'python:3.12'}\ncommand: [echo]\n"
-    (tmp_path / "all.yaml").write_text(
-        f"{head}name: first\n{more}\n---\n{head}name: last\nneeds: [first]\n"
-    )
-    write_profile()
-
-    chain = load_chain(tmp_path / "all.yaml")
-
-    assert chain.waits_by_service("last") == []
 
 
 PAIRED = """
