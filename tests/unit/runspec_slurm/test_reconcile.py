@@ -33,6 +33,22 @@ def test_an_end_is_kept_by_reconcile_alone(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.process
+def test_a_run_that_has_ended_or_is_nowhere_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, run = forgetful(tmp_path, monkeypatch, "7", 3600), tmp_path / "runs/job-a1"
+    (run / "ends/0/1").mkdir(parents=True)
+    (run / "ends/0/1/batch").write_text('{"code": 3}')
+    client.reconcile("job-a1")
+
+    later = SlurmClient(client.options)
+    monkeypatch.setattr(later.jobs, "status", lambda run: pytest.fail(f"{run} is looked for"))
+
+    assert later.reconcile("job-a1") == ()
+    assert later.reconcile("job-b2") == ()
+
+
+@pytest.mark.process
 def test_a_second_job_of_a_run_is_ended_by_reconcile_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
