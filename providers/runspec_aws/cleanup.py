@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from runspec_aws.errors import got, listed, translated
+from runspec_aws.errors import FORBIDDEN, code_of, got, listed, translated
 from runspec_aws.infrastructure.compute_environments import deletion
 from runspec_aws.lookup import ENVIRONMENT, QUEUE, Kind
 from runspec_aws.naming import batch, s3
@@ -14,7 +14,7 @@ from runspec_aws.session import Session
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.store import run_secrets
 from runspec_aws.store.objects import Objects
-from runspec_jobs.provider import Orphan, Request
+from runspec_jobs.provider import CredentialsError, Orphan, Request
 from runspec_jobs.provider.elastic_tasks import NOT_NEEDED
 
 SECOND = "a second job of the same run"
@@ -118,7 +118,7 @@ class OrphanFinder:
     def _runs(self, runs: Collection[str]) -> Iterator[Orphan]:
         base = f"{self.files.prefix}/runs/"
         store = f"s3://{self.session.bucket}/{self.files.prefix}"
-        secrets = run_secrets.left(self.session, store, runs)
+        secrets = list_left_secrets(self.session, store, runs)
         forgotten = sorted({*self.files.folders(base), *secrets} - set(runs))
         living = self._living(forgotten)
         for run in forgotten:
@@ -202,3 +202,30 @@ class OrphanFinder:
 def _tagged(thing: Mapping[str, Any]) -> bool:
     """Return whether the tag of runspec is set; a resource of others may have a similar name."""
     return any(key.startswith("runspec:") for key in thing.get("tags", {}))
+
+
+def list_left_secrets(
+    session: Session, where: str, runs: Collection[str]
+) -> dict[str, list[Request]]:
+    """Return deletions of the secrets of runs at the store *where* that are not among *runs*, by the run.
+
+    Who may not list secrets has made none: `runspec policy` permits both together.
+    """
+    found: dict[str, list[Request]] = {}
+    pages = session.look("secretsmanager").get_paginator("list_secrets")
+    begins = [{"Key": "name", "Values": [f"{run_secrets.ROOT}/"]}]
+    try:
+        with translated("list_secrets"):
+            secrets = [
+                s for page in pages.paginate(Filters=begins) for s in got(page, "SecretList")
+            ]
+    except CredentialsError as exc:
+        if code_of(exc) in FORBIDDEN:
+            return {}
+        raise
+    for secret in secrets:
+        own = {tag["Key"]: tag["Value"] for tag in secret.get("Tags", ())}
+        run = own.get("runspec:run", "")
+        if own.get("runspec:store") == where and run and run not in runs:
+            found.setdefault(run, []).append(run_secrets.deletion(secret["Name"]))
+    return found

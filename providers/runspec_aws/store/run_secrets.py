@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from runspec_aws.errors import FORBIDDEN, code_of, got, translated
 from runspec_aws.naming import tags
 from runspec_aws.options import AwsOptions
-from runspec_aws.session import Session
 from runspec_aws.store.layout import store
-from runspec_jobs.provider import CredentialsError, Request, Scope, Spec, Step
+from runspec_jobs.provider import Request, Scope, Spec, Step
 
 ROOT = "runspec"
 LOCAL = ("env:", "file:")  # sources that only the machine of the user can read
@@ -50,7 +48,7 @@ def steps(spec: Spec, run: str, options: AwsOptions) -> Iterator[Step]:
             Tags=[{"Key": key, "Value": value} for key, value in own.items()],
         )
         title = f"make a secret for {variable} in Secrets Manager"
-        yield Step(f"secret-{variable}", title, Scope.RUN, do, _deletion(name), SETTLE_S)
+        yield Step(f"secret-{variable}", title, Scope.RUN, do, deletion(name), SETTLE_S)
 
 
 def values(spec: Spec, run: str, options: AwsOptions) -> Iterator[Step]:
@@ -69,7 +67,7 @@ def _secrets(operation: str, **params: Any) -> Request:
     return Request("secretsmanager", operation, params)
 
 
-def _deletion(name: str) -> Request:
+def deletion(name: str) -> Request:
     """Return the deletion of a secret, at once: one that waits for its deletion could be read until then."""
     return _secrets("delete_secret", SecretId=name, ForceDeleteWithoutRecovery=True)
 
@@ -79,26 +77,3 @@ def names(requests: Iterable[Request]) -> list[str]:
     made = [r.params for r in requests if r.operation == "create_secret"]
     tagged = [({tag["Key"]: tag["Value"] for tag in p["Tags"]}, p["Name"]) for p in made]
     return [f"{ROOT}/{own['runspec:job']}-*" for own, _ in tagged]
-
-
-def left(session: Session, where: str, runs: Collection[str]) -> dict[str, list[Request]]:
-    """Return deletions of the secrets of runs at the store *where* that are not among *runs*, by the run.
-
-    Who may not list secrets has made none: `runspec policy` permits both together.
-    """
-    found: dict[str, list[Request]] = {}
-    pages = session.look("secretsmanager").get_paginator("list_secrets")
-    begins = [{"Key": "name", "Values": [f"{ROOT}/"]}]
-    try:
-        with translated("list_secrets"):
-            listed = [s for page in pages.paginate(Filters=begins) for s in got(page, "SecretList")]
-    except CredentialsError as exc:
-        if code_of(exc) in FORBIDDEN:
-            return {}
-        raise
-    for secret in listed:
-        own = {tag["Key"]: tag["Value"] for tag in secret.get("Tags", ())}
-        run = own.get("runspec:run", "")
-        if own.get("runspec:store") == where and run and run not in runs:
-            found.setdefault(run, []).append(_deletion(secret["Name"]))
-    return found
