@@ -102,6 +102,10 @@ CHECKED: Mapping[str, Checked] = {
         "it needs an account",
         "tests/e2e/test_aws_setup.py::test_setup_finds_what_its_template_made_and_deletes_nothing_of_it",
     ),
+    "docs/setup.md: pip install 'runspec-jobs[azure]'": Checked(
+        "it needs an empty subscription",
+        "tests/e2e/test_azure_setup.py::test_from_an_empty_subscription_two_commands_lead_to_a_trained_model",
+    ),
     "docs/setup.md: runspec destroy --shared": Checked(
         "it needs an account that was set up",
         "tests/e2e/test_aws_setup.py::test_from_an_empty_account_two_commands_lead_to_a_trained_model",

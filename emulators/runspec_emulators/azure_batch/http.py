@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from runspec_emulators.azure_batch import authentication, service
-from runspec_emulators.azure_batch.account import management
+from runspec_emulators.azure_batch.account import management, resources
 from runspec_emulators.azure_batch.admin import HANDLERS
 from runspec_emulators.azure_batch.api import requests, response_check
 from runspec_emulators.azure_batch.api.requests import Request
@@ -45,7 +47,7 @@ class Handler(Serving):
             )
             return
         headers = self.named()
-        if path.lower().startswith(management.PATH):
+        if f"{path.lower()}/".startswith(management.PATH):
             self.manage(headers, body)
             return
         try:
@@ -60,11 +62,34 @@ class Handler(Serving):
         """Answer in the Resource Manager's place."""
         try:
             self.server.authenticator.check_manager(headers)
+            if self.manages_all():
+                self.serve("arm", "Resource", self.read_json(body), partial(self.made, body))
+                return
             request = management.read(self.command, self.path, headers, body)
         except ServiceError as exc:
             self.send(self.refusal(exc, "arm"))
             return
         self.serve("arm", request.name, request.body, partial(self.managed, request))
+
+    def manages_all(self) -> bool:
+        """Return whether the request is for a resource that an empty subscription has to be given."""
+        path = urlsplit(self.path).path
+        is_pool = re.search("/batchaccounts/[^/]+/pools/", path, re.IGNORECASE) is not None
+        return self.server.world.settings.empty and not is_pool
+
+    def read_json(self, body: bytes) -> Any:
+        try:
+            return json.loads(body) if body else None
+        except ValueError as exc:
+            raise management.refused("InvalidRequestContent", "The content is not JSON.") from exc
+
+    def made(self, body: bytes) -> Reply:
+        split = urlsplit(self.path)
+        world, query = self.server.world, dict(parse_qsl(split.query))
+        with world.lock:
+            return replied(
+                resources.answer(world, self.command, split.path, query, self.read_json(body))
+            )
 
     def serve(self, service: str, name: str, body: Any, done: Callable[[], Reply]) -> None:
         split = urlsplit(self.path)

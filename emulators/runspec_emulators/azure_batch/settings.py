@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,7 +17,8 @@ class Settings(EmulatorSettings):
     """Times are in seconds. Those of the real service stand in comments, where documented."""
 
     FIXED = frozenset(
-        {"folder", "engine", "account", "key", "tokens", "podman", "api_versions", "url", "cloud"}
+        {"empty", "storage_key", "make_container", "delete_container"}
+        | {"folder", "engine", "account", "key", "tokens", "podman", "api_versions", "url", "cloud"}
     )
 
     url: str = ""
@@ -62,6 +63,15 @@ class Settings(EmulatorSettings):
     pool_allocation: Allocation = "BatchService"
     """The mode of the account: "The default is BatchService" (batchAccounts, poolAllocationMode)."""
 
+    empty: bool = False
+    """Whether the subscription has nothing: the account is there once the Resource Manager is asked to make it."""
+    storage_key: str = ""
+    """What listKeys of a storage account answers."""
+    make_container: Callable[[str], object] | None = None
+    """Makes a container where blobs are, when the Resource Manager is asked to."""
+    delete_container: Callable[[str], object] | None = None
+    account_quota: int = 3
+    """Batch accounts of a location: https://learn.microsoft.com/azure/batch/batch-quota-limit"""
     dedicated_quota: int = 100
     low_priority_quota: int = 100
     resize_errors: Mapping[str, str] = field(default_factory=dict)

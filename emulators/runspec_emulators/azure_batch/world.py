@@ -45,6 +45,9 @@ class World:
         self.timers = Timers(self.lock)
         self.pools: dict[str, Pool] = {}
         self.jobs: dict[str, Job] = {}
+        self.resources: dict[
+            str, dict[str, Any]
+        ] = {}  # of the Resource Manager, by id in lower case
         self.closed = False
         self._numbers = itertools.count()
 

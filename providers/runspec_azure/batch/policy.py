@@ -76,7 +76,8 @@ def _identity(steps: tuple[Step, ...], options: BatchOptions) -> Iterator[Right]
         return
     scope = _container(options.storage_account, options.container)
     why = "everything that a job reads and writes"
-    yield Right("Storage Blob Data Contributor", scope, why, _deletes(options.prefix))
+    condition = make_delete_condition(options.prefix)
+    yield Right("Storage Blob Data Contributor", scope, why, condition)
     for kind, written in (("Reader", False), ("Contributor", True)):
         for url in list_foreign(steps, written=written):
             if url.startswith("az://"):
@@ -86,7 +87,7 @@ def _identity(steps: tuple[Step, ...], options: BatchOptions) -> Iterator[Right]
         yield from _asked(step.do.params, options.identity)
 
 
-def _deletes(prefix: str) -> str:
+def make_delete_condition(prefix: str) -> str:
     """Return the condition that the identity, which all runs of the profile share, deletes only outputs of runs.
 
     https://learn.microsoft.com/azure/storage/blobs/storage-auth-abac-examples

@@ -13,10 +13,20 @@ from runspec_azure.batch.decision import decide
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.resources import request
 from runspec_azure.store_layout import store
-from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step
+from runspec_jobs.provider import (
+    Client,
+    Facts,
+    Finding,
+    Options,
+    Problem,
+    Setup,
+    SetupClient,
+    Spec,
+    Step,
+)
 from runspec_jobs.provider.machines import NOT_READ, ListedPrices, Offer, PriceList
 from runspec_jobs.provider.probe import Probe
-from runspec_jobs.provider.types import Emulation
+from runspec_jobs.provider.types import Emulation, Exported
 
 
 class AzureBatchProvider:
@@ -34,6 +44,37 @@ class AzureBatchProvider:
         from runspec_azure.discover import survey
 
         return survey(options)
+
+    @property
+    def setup_model(self) -> type[Options]:
+        from runspec_azure.batch.setup.options import BatchSetup
+
+        return BatchSetup
+
+    def survey_account(self, options: Any) -> Mapping[str, Any]:
+        from runspec_azure.batch.setup import survey
+
+        return survey.survey(options)
+
+    def plan_setup(self, options: Any, survey: Mapping[str, Any], setup: str) -> Setup:
+        from runspec_azure.batch.setup import steps
+
+        return steps.plan(options, survey, setup)
+
+    def connect_setup(self, options: Any, survey: Mapping[str, Any], setup: str) -> SetupClient:
+        from runspec_azure.batch.setup.client import connect
+
+        return connect(options, survey, setup)
+
+    def setup_policy(self, options: Any) -> Mapping[str, Any]:
+        from runspec_azure.batch.setup import template
+
+        return template.make_policy(options)
+
+    def export_setup(self, setup: Setup) -> Exported:
+        from runspec_azure.batch.setup import template
+
+        return template.export(setup)
 
     def examine(self, options: Any) -> Iterable[Finding]:
         from runspec_azure.batch.doctor import examine

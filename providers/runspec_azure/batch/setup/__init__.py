@@ -1,0 +1,1 @@
+"""What `runspec setup azure-batch` makes: a resource group, storage, an identity, a Batch account, and roles."""

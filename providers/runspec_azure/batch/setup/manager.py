@@ -1,0 +1,67 @@
+"""Sends requests to the Azure Resource Manager: one function for each kind of answer."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from azure.core import PipelineClient
+from azure.core.exceptions import HttpResponseError
+from azure.core.pipeline.policies import BearerTokenCredentialPolicy
+from azure.core.rest import HttpRequest
+
+from runspec_azure.errors import status_of, translated
+from runspec_azure.session import clouds, transport
+from runspec_azure.session.clients import refuse_plain
+from runspec_azure.session.transport import TokenHosts
+from runspec_jobs.provider import RemoteError
+
+
+class Manager:
+    """A client that sends each request once."""
+
+    def __init__(self, options: Any) -> None:
+        cloud = clouds.of(options)
+        self.url = (options.arm_url or cloud.manager_url).rstrip("/")
+        refuse_plain("arm_url", self.url)
+        self._login = transport.find_login(cloud)
+        self._scope = cloud.manager_scope
+        policies = [TokenHosts(options), BearerTokenCredentialPolicy(self._login, self._scope)]
+        opened = transport.opened(connection_timeout=10, read_timeout=60)
+        self._client: Any = PipelineClient(self.url, policies=policies, transport=opened)
+
+    def read_person(self) -> str:
+        """Return the object id of whoever is logged in, which is a claim of the token.
+
+        https://learn.microsoft.com/entra/identity-platform/access-token-claims-reference
+        """
+        with translated("the login"):
+            token = self._login.get_token(self._scope).token
+            claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
+        return str(claims["oid"])
+
+    def send(
+        self, method: str, path: str, version: str, body: Any = None
+    ) -> tuple[int, dict[str, Any]]:
+        """Return the status and the JSON of an answer; {} if it is empty. Raises the errors of `Client.call`."""
+        request = HttpRequest(method, self.url + path, params={"api-version": version}, json=body)
+        with translated(f"{method} {path.rpartition('/providers/')[2] or path}"):
+            response = self._client.send_request(request)
+            if response.status_code >= 400:
+                raise HttpResponseError(response=response)
+            content = response.json() if response.content else {}
+        return response.status_code, content
+
+    def get(self, path: str, version: str) -> dict[str, Any] | None:
+        """Return a resource; None if there is none."""
+        try:
+            return self.send("GET", path, version)[1]
+        except RemoteError as exc:
+            if status_of(exc) == 404:
+                return None
+            raise
+
+    def list(self, path: str, version: str) -> list[Mapping[str, Any]]:
+        return list(self.send("GET", path, version)[1].get("value", ()))

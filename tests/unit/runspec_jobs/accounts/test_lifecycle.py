@@ -1,0 +1,299 @@
+"""A setup makes what is missing, adopts what is there, writes the profile, and undoes only what it has made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runspec_jobs.accounts import lifecycle, setup_record
+from runspec_jobs.accounts.lifecycle import Preview
+from runspec_jobs.engine.reporter import Reporter
+from runspec_jobs.errors import Conflict, Unavailable, UsageError
+from runspec_jobs.load import registry, trust
+from runspec_jobs.load.source import UntrustedProfile
+from runspec_jobs.provider import (
+    NoAnswer,
+    Options,
+    Request,
+    Response,
+    Scope,
+    Setup,
+    Step,
+)
+from runspec_jobs.provider.settings import User, Word
+from runspec_jobs.provider.types import Exported
+
+PROFILE = Path("runspec-profile.yaml")
+
+
+class TinyOptions(Options):
+    """Settings of a service that is a dictionary."""
+
+    shelf: User[Word | None] = None
+    box: User[Word | None] = None
+
+
+class TinySetup(TinyOptions):
+    """What only a setup is told."""
+
+    size: User[Word] = "small"
+
+
+class TinyService:
+    """A provider whose account is `things`: names of what there is, and who has made it."""
+
+    name = "tiny"
+    options_model: type[Options] = TinyOptions
+    setup_model: type[Options] = TinySetup
+
+    def __init__(self) -> None:
+        self.things: dict[str, str] = {}
+        self.full: set[str] = set()
+        self.lost: set[str] = set()  # requests whose answers do not come
+        self.notes: tuple[str, ...] = ()
+
+    def survey_account(self, options: Any) -> Mapping[str, Any]:
+        return {"account": "a1"}
+
+    def plan_setup(self, options: Any, survey: Mapping[str, Any], setup: str) -> Setup:
+        names = [f"{name}-{options.size}" for name in ("shelf", "box")]
+        steps = tuple(
+            Step(
+                name.partition("-")[0],
+                f"make {name}",
+                Scope.SITE,
+                Request("tiny", "make", {"name": name, "by": setup}),
+                Request("tiny", "delete", {"name": name}),
+            )
+            for name in names
+        )
+        settings = {"shelf": names[0], "box": {"$ref": "box.id"}}
+        data = {"box": Request("tiny", "empty", {"name": names[1]})}
+        return Setup(f"account {survey['account']}", steps, settings, notes=self.notes, data=data)
+
+    def connect_setup(self, options: Any, survey: Any, setup: str) -> TinyClient:
+        return TinyClient(self, setup)
+
+    def setup_policy(self, options: Any) -> Mapping[str, Any]:
+        return {"rights": [options.size]}
+
+    def export_setup(self, setup: Setup) -> Exported:
+        return Exported({"setup.txt": repr(setup.place)}, ("run: tiny FILE",))
+
+
+class TinyClient:
+    def __init__(self, service: TinyService, setup: str) -> None:
+        self.service, self.setup = service, setup
+
+    def call(self, request: Request) -> Response:
+        name, things = request.params["name"], self.service.things
+        if request.operation == "empty":
+            self.service.full.discard(name)
+        elif request.operation == "delete":
+            if name in self.service.full:
+                raise Conflict(f"{name} is full, and stays", "add --with-data")
+            if things.get(name) == self.setup:
+                del things[name]
+        else:
+            things[name] = request.params["by"]
+            if name in self.service.lost:
+                raise NoAnswer("nothing came back")
+        return {"id": f"id-{name}"}
+
+    def find(self, step: Step) -> Response | None:
+        name = step.do.params["name"]
+        if self.service.things.get(name) == "somebody":
+            raise Conflict(f"{name} is somebody's", "--set size=OTHER")
+        return {"id": f"id-{name}"} if name in self.service.things else None
+
+    def settled(self, step: Step) -> bool:
+        return True
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TinyService:
+    monkeypatch.chdir(tmp_path)
+    found, real = TinyService(), registry.load
+    monkeypatch.setattr(registry, "load", lambda name: found if name == "tiny" else real(name))
+    return found
+
+
+def set_up(*settings: str, confirm: Callable[[Preview], None] = lambda _: None) -> lifecycle.Made:
+    return lifecycle.set_up("tiny", settings, confirm, Reporter())
+
+
+def undo(*settings: str, with_data: bool = False) -> lifecycle.Undone:
+    return lifecycle.undo("tiny", settings, lambda _: None, Reporter(), with_data=with_data)
+
+
+def test_a_setup_makes_all_and_writes_and_trusts_the_profile(service: TinyService) -> None:
+    made = set_up()
+
+    assert list(service.things) == ["shelf-small", "box-small"]
+    assert made.settings == {"shelf": "shelf-small", "box": "id-box-small"}
+    assert "    box: id-box-small\n" in PROFILE.read_text()
+    assert made.trusted and trust.is_trusted(PROFILE, PROFILE.read_bytes())
+    assert made.preview.missing == 2
+
+
+def test_records_of_setups_are_for_their_owner_alone(service: TinyService) -> None:
+    set_up()
+
+    (record,) = setup_record.list_all()
+    modes = {path.stat().st_mode & 0o077 for path in [record.folder, *record.folder.iterdir()]}
+    assert modes == {0}
+
+
+def test_nothing_is_made_and_nothing_is_on_record_unless_confirmed(service: TinyService) -> None:
+    def refuse(_: Preview) -> None:
+        raise UsageError("no")
+
+    with pytest.raises(UsageError):
+        set_up(confirm=refuse)
+
+    assert (service.things, setup_record.list_all(), PROFILE.exists()) == ({}, [], False)
+
+
+def test_what_was_found_stays_when_a_setup_is_undone(service: TinyService) -> None:
+    service.things["box-small"] = "another setup"
+    set_up()
+
+    undone = undo()
+
+    assert service.things == {"box-small": "another setup"}
+    assert undone.deleted == ["make shelf-small"]
+    assert undone.profile is not None and not PROFILE.exists()
+
+
+def test_a_repeated_setup_makes_nothing_and_adds_no_record(service: TinyService) -> None:
+    set_up("size=large")
+
+    made = set_up()  # what the first one was told is on record
+
+    assert (made.preview.missing, list(service.things)) == (0, ["shelf-large", "box-large"])
+    assert len(setup_record.list_all()) == 1
+
+
+def test_what_was_deleted_since_is_made_again_and_undone_with_the_rest(
+    service: TinyService,
+) -> None:
+    set_up()
+    del service.things["box-small"]
+
+    assert set_up().preview.missing == 1
+
+    assert len(setup_record.list_all()) == 2
+    undo()
+    assert service.things == {}
+
+
+def test_a_lost_answer_is_looked_for_and_counts_as_made(service: TinyService) -> None:
+    service.lost.add("box-small")
+
+    set_up()
+
+    undo()
+    assert service.things == {}
+
+
+def test_everything_that_is_somebody_elses_is_told_at_once(service: TinyService) -> None:
+    service.things = {"shelf-small": "somebody", "box-small": "somebody"}
+
+    with pytest.raises(Conflict) as refused:
+        set_up()
+
+    assert refused.value.message == "shelf-small is somebody's; box-small is somebody's"
+    assert refused.value.hint == "--set size=OTHER"
+    assert setup_record.list_all() == []
+
+
+def test_data_of_users_stays_unless_it_may_be_deleted(service: TinyService) -> None:
+    set_up()
+    service.full.add("box-small")
+
+    with pytest.raises(Conflict) as refused:
+        undo()
+
+    assert (list(service.things), refused.value.hint) == (["box-small"], "add --with-data")
+    undo(with_data=True)
+    assert service.things == {}
+
+
+def test_a_profile_that_was_changed_since_stays(service: TinyService) -> None:
+    set_up()
+    PROFILE.write_text(PROFILE.read_text() + "# mine\n")
+
+    assert undo().profile is None
+
+    assert PROFILE.exists()
+
+
+def test_settings_of_a_profile_are_not_trusted_with_those_of_others(service: TinyService) -> None:
+    PROFILE.write_text("providers:\n  slurm: {host: login.example.com}\n")
+
+    made = set_up()
+
+    assert not made.trusted
+    assert "slurm: {host: login.example.com}" in PROFILE.read_text()
+    assert not trust.is_trusted(PROFILE, PROFILE.read_bytes())
+
+
+def test_a_profile_that_needs_trust_is_not_believed(service: TinyService) -> None:
+    PROFILE.write_text("providers:\n  tiny: {shelf: theirs}\n")
+
+    with pytest.raises(UntrustedProfile):
+        set_up()
+
+    assert service.things == {}
+
+
+def test_settings_without_a_place_in_the_profile_are_told(service: TinyService) -> None:
+    PROFILE.write_text("providers: {}\n")
+
+    made = set_up()
+
+    assert made.text == "providers:\n  tiny:\n    shelf: shelf-small\n    box: id-box-small\n"
+    assert PROFILE.read_text() == "providers: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("setting", "what"),
+    [("size", "is not NAME=VALUE"), ("length=3", "length"), ("size=[", "cannot be read")],
+)
+def test_a_wrong_setting_is_refused(service: TinyService, setting: str, what: str) -> None:
+    with pytest.raises(UsageError, match=what):
+        set_up(setting)
+
+
+def test_undo_without_a_setup_is_refused(service: TinyService) -> None:
+    with pytest.raises(UsageError, match="no setup of tiny is on record"):
+        undo()
+
+
+def test_a_provider_without_setups_names_those_with(service: TinyService) -> None:
+    with pytest.raises(Unavailable) as refused:
+        lifecycle.set_up("local", (), lambda _: None, Reporter())
+
+    assert "aws-batch" in str(refused.value.hint)
+
+
+def test_an_export_makes_nothing_and_replaces_no_file(service: TinyService) -> None:
+    notes = lifecycle.export("tiny", (), Path("out"))
+
+    assert (Path("out").read_text(), list(notes)) == ("'account a1'", ["run: tiny out"])
+    assert (service.things, setup_record.list_all()) == ({}, [])
+    with pytest.raises(Conflict):
+        lifecycle.export("tiny", (), Path("out"))
+
+
+def test_a_record_that_was_cut_off_is_told_with_its_folder(service: TinyService) -> None:
+    set_up()
+    (record,) = setup_record.list_all()
+    (record.folder / "plan.json").write_text(json.dumps({})[:1])
+
+    with pytest.raises(Exception, match=record.name):
+        undo()
