@@ -270,8 +270,9 @@ def dependency(text: str) -> str:
     return f"afterok:{text}" if text[0].isdigit() else text
 
 
-# https://slurm.schedmd.com/sbatch.html#OPT_dependency
-AFTER = {"succeeded": "afterok", "failed": "afternotok", "ended": "afterany"}
+# https://slurm.schedmd.com/sbatch.html#OPT_dependency; with afternotok, Slurm 22.05 also starts a job after one that
+# was cancelled, so `failed` is left to the client
+AFTER = {"succeeded": "afterok", "ended": "afterany"}
 AFTER_SAME = (
     "aftercorr"  # of each task of an array: the task of its own index of another one has succeeded
 )

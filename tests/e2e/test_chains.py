@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from runspec_jobs.cli.app import run
 from tests.support.profiles import own_profile
 from tests.support.providers_of_chains import printed, stand_in
 from tests.support.requirements import need
+from tests.support.slurm.project import Project, cluster as cluster, project as project  # fixtures
 
 pytestmark = pytest.mark.slow
 
@@ -196,3 +199,22 @@ def test_a_chain_goes_on_from_a_run_of_another_machine_that_was_adopted(
         assert len(api.runs("train")) == 1
         assert printed("train") == "read 5\n"
         monkeypatch.setenv("RUNSPEC_HOME", here)
+
+
+@pytest.mark.matrix
+def test_a_job_that_needs_a_failure_does_not_start_after_a_cancelled_one(project: Project) -> None:
+    """Although Slurm counts a cancelled job as failed."""
+    head = "apiVersion: runspec/v1\nprovider: slurm\n"
+    first = f"{head}name: train\nrun: sleep 600\n"
+    second = f"{head}name: tidy\nneeds: {{train: failed}}\nrun: echo tidied\n"
+    (project.folder / "all.yaml").write_text(f"{first}---\n{second}")
+    line = [sys.executable, "-m", "runspec_jobs", "apply", "all.yaml"]
+    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as applying:
+        project.until(lambda: "RUNNING" in "".join(project.jobs("%T")))
+
+        assert project.said("cancel", "train")[0] == 0
+
+        _, said = applying.communicate(timeout=90)
+    assert applying.returncode == 1
+    assert "tidy  skipped: train was cancelled" in said
+    assert len(project.jobs("%i")) == 1

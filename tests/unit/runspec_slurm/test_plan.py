@@ -484,3 +484,8 @@ def test_nodes_of_a_smoke_test_are_told_to_reach_each_other_and_nobody_else_is()
 
     assert ["reach" in one for one in found] == [False, False]
     assert "SrunPortRange" in told["reach"]
+
+
+def test_slurm_waits_for_no_failure_of_another_job() -> None:
+    """With afternotok, it would start a job after one that was cancelled as well."""
+    assert PROVIDER.conditions == ("succeeded", "ended")
