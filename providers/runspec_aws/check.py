@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from runspec_aws import job, resources, signed
 from runspec_aws.decision import MAX_ATTEMPTS, Decision, JobKind, JobShape, decide, decide_shape
-from runspec_aws.infrastructure import lustre, made_queue, own_queue
+from runspec_aws.infrastructure import built_image, lustre, made_queue, own_queue
 from runspec_aws.infrastructure.launch_template import ROOT_DEVICE
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import (
@@ -24,7 +24,6 @@ from runspec_jobs.provider import Capacity, Facts, Path, Problem, Spec, did_you_
 from runspec_jobs.provider.commands import argv
 from runspec_jobs.provider.machines import explain_other_chip, machine_shortfall
 from runspec_jobs.provider.spec_checks import (
-    check_build,
     check_entrypoint,
     foreign_problems,
     lacking,
@@ -63,7 +62,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _cluster(spec, decide_shape(spec))
     yield from _words(spec)
     yield from _container(spec)
-    yield from check_build(spec)
+    yield from built_image.problems(spec, options)
     yield from check_entrypoint(
         spec,
         "AWS Batch runs the ENTRYPOINT in place of runspec, which could prove no end of it",

@@ -8,7 +8,9 @@ from typing import Any
 
 from runspec_aws import lookup, resources, timing
 from runspec_aws.cleanup import OrphanFinder, Reconciler
-from runspec_aws.errors import translated
+from runspec_aws.errors import code_of, translated
+from runspec_aws.infrastructure import built_image
+from runspec_aws.infrastructure.image_build import build_and_push
 from runspec_aws.logs import CloudStream, Logs
 from runspec_aws.naming import s3
 from runspec_aws.options import AwsOptions
@@ -43,6 +45,7 @@ from runspec_jobs.provider.machines import Usage, read_usage
 from runspec_jobs.provider.payload import pack_agent
 from runspec_jobs.provider.streams.log_streams import Stream, TimedChunk
 
+NOT_EMPTY = "RepositoryNotEmptyException"
 STATE = "state.json"  # the state of a run in the store, with which other machines adopt it
 
 # The fields that are kept of answers of calls that make something. An answer without them was cut off and has an
@@ -83,6 +86,7 @@ class AwsClient:
         self.reconciler = Reconciler(self.jobs)
         self.releases = Releases(self.jobs)
         self.logs = Logs(self.session, self.jobs)
+        self._tell: Callable[[str], None] = lambda line: None
 
     @property
     def poll_s(self) -> float:
@@ -140,7 +144,11 @@ class AwsClient:
         self._await(lambda: not lookup.busy(self.session, request), request)
         try:
             self.send(request)
-        except RemoteError:  # "not found" may answer a repeated call whose first attempt succeeded
+        except (
+            RemoteError
+        ) as exc:  # "not found" may answer a repeated call whose first attempt succeeded
+            if code_of(exc) == NOT_EMPTY:  # it has images of other runs
+                return {}
             if lookup.stays(self.session, request):
                 raise
         if request.operation.startswith(("delete", "deregister")):
@@ -164,7 +172,14 @@ class AwsClient:
     def settled(self, step: Step) -> bool:
         return lookup.settled(self.session, step.do)
 
+    def listen(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+
     def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
+        if request.operation == "build_image":
+            wanted = {key: request.params[key] for key in ("image", "file", "platform")}
+            login = built_image.login(self.session, wanted["image"])
+            return build_and_push(bundle, **wanted, login=login, tell=self._tell, progress=progress)
         self.files.put_folder(request.params["Key"], bundle, progress)
         return lookup.named(request)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from runspec_aws.infrastructure.built_image import REHEARSED
 from runspec_jobs.provider.types import Emulation
 
 ACCOUNT = "123456789012"
@@ -35,6 +36,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
     from runspec_emulators.frame.containers import confinement_notes
 
     settings = {**SETTINGS, **{k: v for k, v in options.items() if k not in OWN}}
+    settings["images"] = REHEARSED
     region, bucket = str(settings["region"]), str(settings["bucket"])
     confined, notes = (True, []) if engine == "podman" else confinement_notes(folder, BELOW)
     with contextlib.ExitStack() as stack:

@@ -8,7 +8,7 @@ from typing import Any
 
 from runspec_aws import signed, timing
 from runspec_aws.decision import Decision
-from runspec_aws.infrastructure import lustre
+from runspec_aws.infrastructure import built_image, lustre
 from runspec_aws.naming import batch, tags
 from runspec_aws.options import OWN_GROUP, AwsOptions
 from runspec_aws.resources import get_chip_access
@@ -128,7 +128,11 @@ def step(spec: Spec, decision: Decision, run: str, facts: Facts) -> Step:
     Equal definitions share one, and no run adds a revision. A definition with secrets of a run belongs to that run.
     """
     definition = content(spec, decision, facts)
-    name, scope, own = content_name(spec.name, definition), Scope.SITE, {}
+    built = built_image.image(
+        spec, decision, facts
+    )  # of which the definition has a digest, when it is known
+    made = {**definition, "built": built} if built else definition
+    name, scope, own = content_name(spec.name, made), Scope.SITE, {}
     if run_secrets.carried(spec, facts.options):
         name, scope, own = f"runspec-{run}", Scope.RUN, {"run": run}
     do = batch(
@@ -145,8 +149,10 @@ def step(spec: Spec, decision: Decision, run: str, facts: Facts) -> Step:
 
 def _container(spec: Spec, decision: Decision, facts: Facts) -> dict[str, Any]:
     options: AwsOptions = facts.options
+    built = built_image.image(spec, decision, facts)
+    named = built or image(spec, options)
     container: dict[str, Any] = {
-        "image": image(spec, options),
+        "image": {"$ref": "image.image"} if built else named,
         "command": [*_start(options), *argv(spec)],
         "resourceRequirements": decision.node.requirements,
         "environment": _environment(spec, decision, options),
@@ -157,7 +163,7 @@ def _container(spec: Spec, decision: Decision, facts: Facts) -> dict[str, Any]:
         container["jobRoleArn"] = options.job_role
     if options.execution_role:
         container["executionRoleArn"] = options.execution_role
-    if options.registry_secret and registry_of(container["image"]) == options.registry:
+    if options.registry_secret and registry_of(named) == options.registry:
         # https://docs.aws.amazon.com/AmazonECS/latest/developerguide/private-auth.html
         arn = options.registry_secret.partition(":")[2]
         container["repositoryCredentials"] = {"credentialsParameter": arn}

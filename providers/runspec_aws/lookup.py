@@ -8,7 +8,8 @@ from typing import Any
 
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_aws.errors import code_of, got, translated
-from runspec_aws.infrastructure import compute_environments
+from runspec_aws.infrastructure import built_image, compute_environments
+from runspec_aws.infrastructure.image_build import find_built
 from runspec_aws.session import Session
 from runspec_jobs.provider import Finding, RemoteError, Request, Response, RunspecError
 
@@ -17,7 +18,7 @@ BUSY = ("CREATING", "UPDATING")
 NOTHING = frozenset(
     "404 NoSuchKey NotFound InvalidPlacementGroup.Unknown "
     "InvalidLaunchTemplateName.NotFoundException InvalidLaunchTemplateId.NotFound "
-    "ResourceNotFoundException".split()
+    "ResourceNotFoundException RepositoryNotFoundException ImageNotFoundException".split()
 )
 Found = Mapping[str, Any] | None
 
@@ -56,6 +57,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "put_object": ("Key",),
     "create_placement_group": ("GroupName",),
     "create_launch_template": ("LaunchTemplateName",),
+    "create_repository": ("repositoryName",),
 }
 
 
@@ -141,6 +143,24 @@ def _secret(session: Session, params: Mapping[str, Any]) -> Response | None:
     return {"ARN": got(answer, "ARN"), "Name": name}
 
 
+def _repository(session: Session, params: Mapping[str, Any]) -> Response | None:
+    name = params["repositoryName"]
+    ask = lambda: session.look("ecr").describe_repositories(repositoryNames=[name])  # noqa: E731
+    answer = absent(ask, "look for a repository")
+    there = answer is not None and got(answer, "repositories")
+    return {"repositoryName": name} if there else None
+
+
+def _pushed(session: Session, params: Mapping[str, Any]) -> Found:
+    answer = absent(lambda: session.look("ecr").describe_images(**params), "look for an image")
+    return answer if answer is not None and got(answer, "imageDetails") else None
+
+
+def _built(session: Session, params: Mapping[str, Any]) -> Response | None:
+    """Return the image by its digest, if its registry has the tag, which is a hash of what the image is built from."""
+    return find_built(params["image"], built_image.login(session, params["image"]))
+
+
 def _nothing(_session: Session, _params: Mapping[str, Any]) -> Response | None:
     """Return None: only who has the value could say whether it was stored, and storing it again is right."""
     return None
@@ -167,6 +187,8 @@ FINDERS: Mapping[str, Callable[[Session, Mapping[str, Any]], Response | None]] =
     "create_job_queue": _made(QUEUE, "jobQueueName"),
     "register_job_definition": definition,
     "create_secret": _secret,
+    "create_repository": _repository,
+    "build_image": _built,
     "put_secret_value": _nothing,
 }
 
@@ -217,7 +239,7 @@ THINGS: Mapping[str, tuple[Kind, str]] = {
 def undoes(request: Request) -> bool:
     """Return whether *request* undoes a step."""
     off = request.operation.startswith("update") and request.params.get("state") == "DISABLED"
-    return off or request.operation.startswith(("delete", "deregister"))
+    return off or request.operation.startswith(("delete", "deregister", "batch_delete"))
 
 
 def there(session: Session, undo: Request) -> bool:
@@ -231,6 +253,10 @@ def there(session: Session, undo: Request) -> bool:
                 jobDefinitions=[params["jobDefinition"]]
             )
         return any(d["status"] == "ACTIVE" for d in got(answer, "jobDefinitions"))
+    if operation == "batch_delete_image":
+        return _pushed(session, params) is not None
+    if operation == "delete_repository":
+        return _repository(session, params) is not None
     if operation == "delete_secret":
         return _secret(session, {"Name": params["SecretId"]}) is not None
     if operation == "delete_object":

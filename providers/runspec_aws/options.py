@@ -103,6 +103,12 @@ class AwsOptions(Options):
         default="public.ecr.aws/docker/library/python:3.11-slim",
         description="Image for jobs whose spec names none.",
     )
+    images: User[Word | None] = Field(
+        default=None,
+        description="Repository to which images of `container.build` are pushed, such as "
+        "`registry.example.org/team/jobs`. Without it, each job has a repository `runspec/NAME` at ECR, in the "
+        "account of `job_role`.",
+    )
     registry: User[Word | None] = Field(
         default=None,
         description="Registry that needs a login, such as `registry.example.org` or `docker.io`. ECR needs none.",

@@ -7,7 +7,7 @@ from typing import Any
 
 from runspec_aws import job, signed, timing
 from runspec_aws.decision import JobKind, JobShape, decide
-from runspec_aws.infrastructure import compute_environments
+from runspec_aws.infrastructure import built_image, compute_environments
 from runspec_aws.naming import batch, tags
 from runspec_aws.options import AwsOptions
 from runspec_aws.store import layout, run_secrets
@@ -21,6 +21,7 @@ def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
     own = run_secrets.carried(spec, options)  # then the definition names secrets of the run
     return (
         *layout.steps(spec, facts),
+        *built_image.steps(spec, decision, facts),
         *compute_environments.steps(decision, options),
         *([] if own else [job.step(spec, decision, run, facts)]),
         layout.record(spec, decision, queue, run, facts),

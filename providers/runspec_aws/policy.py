@@ -102,6 +102,18 @@ OBJECTS = (
 PRIVATE = re.compile(
     r"(?P<account>[0-9]{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<name>[^:@]+)"
 )
+PUSH = (
+    "ecr:BatchDeleteImage",
+    "ecr:CompleteLayerUpload",
+    "ecr:CreateRepository",
+    "ecr:DeleteRepository",
+    "ecr:DescribeImages",
+    "ecr:DescribeRepositories",
+    "ecr:InitiateLayerUpload",
+    "ecr:PutImage",
+    "ecr:TagResource",
+    "ecr:UploadLayerPart",
+)
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
 
 
@@ -174,6 +186,7 @@ def _made(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[str
     for kind, (actions, resources) in statements.items():
         yield _statement(kind.title().replace("-", ""), actions, resources)
     yield from _secrets(requests, options)
+    yield from _images(requests, options)
     yield from _queued(requests, options)
     yield from _machines(requests, options)
 
@@ -192,6 +205,24 @@ def _secrets(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[
         verbs = ("CreateSecret", "DeleteSecret", "DescribeSecret", "PutSecretValue", "TagResource")
         yield _statement("Secrets", [f"secretsmanager:{verb}" for verb in verbs], made)
         yield _statement("ListSecrets", ["secretsmanager:ListSecrets"], ["*"])
+
+
+def _images(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[str, Any]]:
+    """https://docs.aws.amazon.com/AmazonECR/latest/userguide/image-push-iam.html"""
+    if arns := _repositories(_built(requests), options):
+        yield _statement("Registry", ["ecr:GetAuthorizationToken"], ["*"])
+        yield _statement("Images", (*PULL, *PUSH), arns)
+
+
+def _repositories(images: Iterable[str], options: AwsOptions) -> list[str]:
+    """Return the ARNs of the repositories of ECR that *images* are in."""
+    found = [each for image in images if (each := PRIVATE.match(image))]
+    start = f"arn:{_partition(options)}:ecr"
+    return [f"{start}:{i['region']}:{i['account']}:repository/{i['name']}" for i in found]
+
+
+def _built(requests: Iterable[Request]) -> list[str]:
+    return [r.params["image"] for r in requests if r.operation == "build_image"]
 
 
 def _made_secrets(requests: Iterable[Request], options: AwsOptions) -> list[str]:
@@ -297,11 +328,7 @@ def job_policy(steps: Iterable[Step], options: AwsOptions) -> dict[str, Any]:
         *_targets(list_foreign(steps, written=True), options),
         *(s for container in containers for s in _file_systems(container, options)),
         *_own_group(options),
-        *(
-            _execution(containers, _made_secrets((s.do for s in steps), options), options)
-            if options.execution_role
-            else ()
-        ),
+        *(_execution(steps, options) if options.execution_role else ()),
     ]
     return {"Version": VERSION, "Statement": statements}
 
@@ -384,33 +411,28 @@ def _own_group(options: AwsOptions) -> Iterator[dict[str, Any]]:
         yield _statement("LogGroup", ["logs:CreateLogGroup"], [group, f"{group}:*"])
 
 
-def _execution(
-    containers: Iterable[Mapping[str, Any]], made: Iterable[str], options: AwsOptions
-) -> Iterator[dict[str, Any]]:
-    """Return permissions of the execution role: logs, images of private repositories, and secrets, also those *made*.
+def _execution(steps: Iterable[Step], options: AwsOptions) -> Iterator[dict[str, Any]]:
+    """Return permissions of the execution role: logs, images of private repositories, and secrets, also those made.
 
     https://docs.aws.amazon.com/batch/latest/userguide/execution-IAM-role.html
 
     https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task_execution_IAM_role.html
     """
-    containers = list(containers)
+    requests = [step.do for step in steps]
+    containers = [container for request in requests for container in _containers(request)]
     if containers:
         streams = _arn("logs", f"log-group:{options.log_group}:log-stream:*", options)
         yield _statement("ExecutionLogs", ["logs:CreateLogStream", "logs:PutLogEvents"], [streams])
-    images = [PRIVATE.match(container["image"]) for container in containers]
-    if private := [image for image in images if image]:
+    images = [c["image"] for c in containers if isinstance(c["image"], str)]
+    if repositories := _repositories([*images, *_built(requests)], options):
         yield _statement("ExecutionRegistry", ["ecr:GetAuthorizationToken"], ["*"])
-        start = f"arn:{_partition(options)}:ecr"
-        repositories = [
-            f"{start}:{i['region']}:{i['account']}:repository/{i['name']}" for i in private
-        ]
         yield _statement("ExecutionImages", PULL, repositories)
     named = [s["valueFrom"] for container in containers for s in container.get("secrets", ())]
     secrets = [name for name in named if isinstance(name, str)]
     kept = [name for name in secrets if ":secretsmanager:" in name]
     logins = [c["repositoryCredentials"] for c in containers if "repositoryCredentials" in c]
     kept += [login["credentialsParameter"] for login in logins]
-    kept += made
+    kept += _made_secrets(requests, options)
     if kept:
         # The name of a key and a version may follow: .../developerguide/secrets-envvar-secrets-manager.html
         whole = [":".join(name.split(":")[:7]) for name in kept]

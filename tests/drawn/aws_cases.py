@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from runspec_aws import doctor
 from runspec_aws.client import AwsClient
+from runspec_aws.infrastructure import built_image
 from runspec_aws.infrastructure.compute_environments import (
     ENVIRONMENT as ENVIRONMENTS,
     QUEUE as QUEUES,
     deletion,
 )
+from runspec_aws.infrastructure.image_registry import Login
 from runspec_aws.options import AwsOptions
 from runspec_aws.status.nodes import STATES
 from runspec_jobs.provider import (
@@ -38,6 +40,8 @@ from tests.drawn.aws_truths import (
     FSX,
     GROUP,
     PLACEMENT,
+    REGISTRY,
+    REPOSITORY,
     SECRET,
     SECRET_ARN,
     SUBNET,
@@ -267,6 +271,8 @@ SEEN = worlds(health=st.sampled_from(HEALTH), there=st.booleans())
 MAKE_QUEUE = step("batch", "create_job_queue", jobQueueName=QUEUE)
 MAKE_ENVIRONMENT = step("batch", "create_compute_environment", computeEnvironmentName=ENVIRONMENT)
 NOWHERE = frozenset({"NoSuchKey", "NotFound", "404"})
+NO_REPOSITORY = frozenset({"RepositoryNotFoundException"})
+NO_IMAGE = frozenset({"RepositoryNotFoundException", "ImageNotFoundException"})
 NO_SECRET = frozenset({"ResourceNotFoundException"})
 
 
@@ -470,6 +476,11 @@ def making() -> Iterator[Case]:
     )
     good = answers(LaunchTemplateName=TEMPLATE)
     yield Case("CreateLaunchTemplate", "call", called(request), good)
+    where = {"repositoryName": REPOSITORY}
+    request = Request("ecr", "create_repository", where)
+    yield Case("CreateRepository", "call", called(request), answers(**where))
+    token: Callable[[Account, Any], bool] = lambda account, found: found == Login("AWS", "pw")  # noqa: E731
+    yield Case("GetAuthorizationToken", "login", logged_in, token)
     request = Request("secretsmanager", "create_secret", {"Name": SECRET})
     good = answers(ARN=SECRET_ARN, Name=SECRET)
     yield Case("CreateSecret", "call", called(request), good)
@@ -537,8 +548,24 @@ def taking_away() -> Iterator[Case]:
         right = right_undo("DeleteSecret")
         yield Case(operation, "destroy", drive, right, THERE, absent, nothing)
 
+    image = {"repositoryName": REPOSITORY, "imageIds": [{"imageTag": "t"}]}
+    for request, name, look, absent in (
+        ("batch_delete_image", "BatchDeleteImage", "DescribeImages", NO_IMAGE),
+        ("delete_repository", "DeleteRepository", "DescribeRepositories", NO_REPOSITORY),
+    ):
+        params = image if name == "BatchDeleteImage" else {"repositoryName": REPOSITORY}
+        drive = undone(Request("ecr", request, params), name)
+        yield Case(name, "destroy --shared", drive, right_undo(name), THERE)
+        yield Case(look, "destroy --shared", drive, right_undo(name), THERE, absent, nothing)
+
+
+def logged_in(place: Place) -> Any:
+    return built_image.login(place.client.session, f"{REGISTRY}/{REPOSITORY}:t")
+
 
 def looking() -> Iterator[Case]:
+    one = step("ecr", "create_repository", repositoryName=REPOSITORY)
+    yield Case("DescribeRepositories", "find", looked(one), seen, THERE, NO_REPOSITORY)
     make = step("secretsmanager", "create_secret", Name=SECRET)
     yield Case("DescribeSecret", "find", looked(make), seen, THERE, NO_SECRET)
     for operation, one in (

@@ -364,6 +364,24 @@ def describe_offerings(account: Account, params: Params) -> Any:
     return {"InstanceTypeOfferings": made, "NextToken": more}
 
 
+# ECR
+
+REPOSITORY = "runspec/job"
+REGISTRY = "123456789012.dkr.ecr.eu-central-1.amazonaws.com"
+
+
+def describe_repositories(account: Account, params: Params) -> Any:
+    if not account.world.there or "DeleteRepository" in account.done:
+        return aws_models.refusal("ecr", "RepositoryNotFoundException", 400)
+    return {"repositories": [{"repositoryName": REPOSITORY}], "nextToken": None}
+
+
+def describe_images(account: Account, params: Params) -> Any:
+    if not account.world.there or "BatchDeleteImage" in account.done:
+        return aws_models.refusal("ecr", "ImageNotFoundException", 400)
+    return {"imageDetails": [{"imageTags": ["t"]}], "nextToken": None}
+
+
 # Secrets Manager
 
 
@@ -415,6 +433,11 @@ TRUTHS: Mapping[str, Truth] = {
     "DeleteJobQueue": said(),
     "DescribeJobQueues": describe_queues,
     "GetLogEvents": get_log_events,
+    "CreateRepository": said(repository={"repositoryName": REPOSITORY}),
+    "DescribeRepositories": describe_repositories,
+    "DeleteRepository": said(),
+    "BatchDeleteImage": said(),
+    "GetAuthorizationToken": said(authorizationData=[{"authorizationToken": "QVdTOnB3"}]),
     "CreateSecret": said(ARN=SECRET_ARN, Name=SECRET),
     "PutSecretValue": said(ARN=SECRET_ARN, VersionId="v1"),
     "DescribeSecret": describe_secret,
@@ -451,7 +474,7 @@ TRUTHS: Mapping[str, Truth] = {
         EvaluationResults=[{"EvalActionName": "s3:GetObject", "EvalDecision": "allowed"}]
     ),
     "GetInstanceProfile": said(InstanceProfile={"InstanceProfileName": "r"}),
-    "DescribeImages": said(imageDetails=[{"imageTags": ["1"]}], nextToken=None),
+    "DescribeImages": describe_images,
     "GetServiceQuota": said(Quota={"Value": 1000.0}),
     "DescribeFileSystems": said(
         FileSystems=[

@@ -75,7 +75,9 @@ def examine_job(spec: Spec, facts: Facts, steps: Sequence[Step]) -> Iterator[Fin
     yield from _errors_as_findings(rights.caller(session, who, steps, options))
     yield from _roles(session, options)
     yield from _errors_as_findings(rights.roles(session, steps, options))
-    for image in sorted({container["image"] for container in list_containers(steps)}):
+    for image in sorted(
+        {c["image"] for c in list_containers(steps) if isinstance(c["image"], str)}
+    ):
         yield from _image(session, image)
     needs = network.NetworkNeeds(
         several_nodes=decision.shape.nodes > 1, types=decision.instance_types

@@ -184,6 +184,6 @@ def check_build(spec: Spec) -> Iterator[Problem]:
     if build is not None:
         file = f" --file {shlex.quote(build.file)}" if build.file else ""
         made = f"podman build --tag REGISTRY/NAME:1{file} {shlex.quote(build.context)}"
-        what = "images are built on this machine, by provider: local alone"
+        what = "this provider runs images of registries, and builds none"
         hint = f"run {made}, then podman push REGISTRY/NAME:1, and write image: REGISTRY/NAME:1"
         yield Problem(("container", "build"), what, hint, at="key")

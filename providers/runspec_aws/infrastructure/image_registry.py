@@ -1,0 +1,243 @@
+"""Ask a registry of images for what a tag names, by the API of distribution, with the logins of docker and podman.
+
+https://github.com/opencontainers/distribution-spec/blob/main/spec.md
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import re
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from runspec_agent.base.light_typing import NamedTuple
+from runspec_jobs.provider import CredentialsError, RemoteError
+from runspec_jobs.provider.registry_login import HUB, HUB_KEY, registry_of
+
+ANSWER_S = 60.0
+MOST_BYTES = 4 << 20  # of a manifest: "Pushing Manifests" of the specification
+HUB_API = "registry-1.docker.io"
+KINDS = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
+
+
+class Name(NamedTuple):
+    """The parts of the name of an image: `HOST/REPOSITORY:TAG` or `HOST/REPOSITORY@DIGEST`."""
+
+    host: str
+    repository: str
+    reference: str
+
+
+class Login(NamedTuple):
+    user: str
+    password: str
+
+    def __repr__(self) -> str:
+        return f"Login({self.user!r})"
+
+
+def parse_name(image: str) -> Name:
+    """Return the parts of *image*.
+
+    >>> parse_name("python")
+    Name(host='docker.io', repository='library/python', reference='latest')
+    >>> parse_name("localhost:5000/a/b@sha256:12")
+    Name(host='localhost:5000', repository='a/b', reference='sha256:12')
+    """
+    host = registry_of(image)
+    rest = image.removeprefix(f"{host}/")
+    rest, _, digest = rest.partition("@")
+    repository, colon, tag = rest.rpartition(":")
+    if not colon:
+        repository, tag = rest, "latest"
+    if host == HUB and "/" not in repository:
+        repository = f"library/{repository}"
+    return Name(host, repository, digest or tag)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether the registry at *host* is asked without TLS, as docker does.
+
+    https://docs.docker.com/reference/cli/dockerd/#insecure-registries
+    """
+    return host.partition(":")[0] in ("localhost", "127.0.0.1")
+
+
+def find_digest(image: str, login: Login | None = None) -> str | None:
+    """Return the digest of the manifest that *image* names, or None if the registry has none.
+
+    Without *login*, it is the one that podman or docker have of the user. Raises CredentialsError if the registry
+    refuses it, and RemoteError if it cannot be reached.
+    """
+    name = parse_name(image)
+    link = _Link(name, login or find_login(name.host))
+    answer = link.get(f"manifests/{name.reference}", ",".join(KINDS), "HEAD")
+    if answer is None:
+        return None
+    digest = answer.headers.get("Docker-Content-Digest") or ""
+    if not DIGEST.fullmatch(digest):
+        raise RemoteError(f"the registry {name.host} named no digest of {image}")
+    return digest
+
+
+class _Answer(NamedTuple):
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class _Link:
+    """Requests to one repository."""
+
+    def __init__(self, name: Name, login: Login | None) -> None:
+        self.name, self.login = name, login
+        host = HUB_API if name.host == HUB else name.host
+        scheme = "http" if is_loopback(host) else "https"
+        self.base = f"{scheme}://{host}/v2/{name.repository}/"
+        self._right: str | None = None
+
+    def get(self, path: str, kinds: str, method: str = "GET") -> _Answer | None:
+        """Return the answer, or None if there is nothing. A registry says which login it wants by a refusal."""
+        with self._told():
+            try:
+                return self._send(method, self.base + path, kinds)
+            except urllib.error.HTTPError as exc:
+                if exc.code == 404:
+                    return None
+                if exc.code != 401 or self._right is not None:
+                    raise
+                self._right = self._log_in(exc.headers.get("WWW-Authenticate") or "")
+            try:
+                return self._send(method, self.base + path, kinds)
+            except urllib.error.HTTPError as exc:
+                if exc.code == 404:
+                    return None
+                raise
+
+    def _send(self, method: str, url: str, kinds: str, right: str | None = None) -> _Answer:
+        request = urllib.request.Request(url, method=method, headers={"Accept": kinds})  # noqa: S310 - http(s)
+        right = right or self._right
+        if right:  # not sent again to where a registry redirects
+            request.add_unredirected_header("Authorization", right)
+        with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:  # noqa: S310 - http(s)
+            body = answer.read(MOST_BYTES + 1)
+            if len(body) > MOST_BYTES:
+                message = f"{self.name.host} answered with more than {MOST_BYTES:,} bytes"
+                raise RemoteError(message)
+            return _Answer(answer.headers, body)
+
+    def _log_in(self, challenge: str) -> str:
+        """Return the header for *challenge*: https://distribution.github.io/distribution/spec/auth/token/"""
+        basic = None
+        if self.login:
+            pair = f"{self.login.user}:{self.login.password}".encode()
+            basic = f"Basic {base64.b64encode(pair).decode('ascii')}"
+        if not challenge.lower().startswith("bearer "):
+            if basic is None:
+                raise self._refused()
+            return basic
+        given = dict(CHALLENGE.findall(challenge))
+        realm = given.pop("realm", "")
+        schemes = ("https://", "http://") if is_loopback(self.name.host) else ("https://",)
+        if not realm.startswith(schemes):
+            raise RemoteError(f"{self.name.host} names no address that gives tokens by TLS")
+        asked = urllib.parse.urlencode(
+            {k: v for k, v in given.items() if k in ("service", "scope")}
+        )
+        answer = json.loads(self._send("GET", f"{realm}?{asked}", "application/json", basic).body)
+        return f"Bearer {answer.get('token') or answer.get('access_token')}"
+
+    def _refused(self) -> CredentialsError:
+        host = self.name.host
+        return CredentialsError(
+            f"the registry {host} wants a login", f"podman login {host}, or docker login {host}"
+        )
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        host = self.name.host
+        try:
+            yield
+        except urllib.error.HTTPError as exc:
+            if exc.code in (401, 403):
+                raise self._refused() from exc
+            passing = exc.code == 429 or exc.code >= 500
+            raise RemoteError(
+                f"the registry {host} answered {exc.code}", transient=passing
+            ) from exc
+        except (OSError, ValueError) as exc:
+            reason = getattr(exc, "reason", None) or exc
+            raise RemoteError(
+                f"cannot reach the registry {host}: {reason}", transient=True
+            ) from exc
+
+
+def find_login(host: str) -> Login | None:
+    """Return the login that podman or docker have for *host*.
+
+    https://github.com/containers/image/blob/main/docs/containers-auth.json.5.md
+
+    https://docs.docker.com/reference/cli/docker/login/#credential-stores
+    """
+    for file in _files():
+        try:
+            known = json.loads(file.read_text())
+        except (OSError, ValueError):
+            continue
+        if isinstance(known, dict) and (found := _login_of(known, host)):
+            return found
+    return None
+
+
+def _files() -> Iterator[Path]:
+    env = os.environ
+    if "REGISTRY_AUTH_FILE" in env:
+        yield Path(env["REGISTRY_AUTH_FILE"])
+    home = Path(os.path.expanduser("~"))
+    yield Path(env.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}", "containers/auth.json")
+    yield Path(env.get("XDG_CONFIG_HOME") or home / ".config", "containers/auth.json")
+    yield Path(env.get("DOCKER_CONFIG") or home / ".docker", "config.json")
+
+
+def _login_of(known: Mapping[str, Any], host: str) -> Login | None:
+    key = HUB_KEY if host == HUB else host
+    for name in (host, key):
+        helper = known.get("credHelpers", {}).get(name)
+        if helper:
+            return _ask_helper(helper, name)
+        entry = known.get("auths", {}).get(name, {})
+        if entry.get("auth"):
+            user, _, password = base64.b64decode(entry["auth"]).decode().partition(":")
+            return Login(user, password)
+    return _ask_helper(known["credsStore"], key) if known.get("credsStore") else None
+
+
+def _ask_helper(name: str, host: str) -> Login | None:
+    """Return what a program of docker's keeps: https://github.com/docker/docker-credential-helpers"""
+    try:
+        done = subprocess.run(
+            [f"docker-credential-{name}", "get"],
+            input=host,
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_S,
+            check=True,
+        )
+        found = json.loads(done.stdout)
+        return Login(found["Username"], found["Secret"])
+    except (OSError, subprocess.SubprocessError, ValueError, LookupError):
+        return None
