@@ -16,8 +16,9 @@ from botocore.config import Config
 from hypothesis import strategies as st
 from urllib3 import HTTPResponse
 
-from runspec_aws import client, doctor, session
+from runspec_aws import client, session
 from runspec_aws.client import AwsClient
+from runspec_aws.doctor import findings
 from runspec_aws.options import AwsOptions
 from runspec_aws.status import jobs, poll
 from runspec_aws.store import multipart, objects
@@ -138,7 +139,7 @@ def region(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[Region]:
     clock = Quick()
     patch.setattr(session, "PATIENT", ONCE)
     patch.setattr(session, "UPLOADING", ONCE)
-    patch.setattr(doctor, "QUOTAS", {"on-demand": "L-1216C47A"})
+    patch.setattr(findings, "QUOTAS", {"on-demand": "L-1216C47A"})
     for module in (poll, poll, jobs):  # so that a large array has more than two children
         patch.setattr(module, "AT_ONCE", CHILDREN - 2)
     patch.setattr(jobs, "SHOWN", CHILDREN - 2)
@@ -159,7 +160,7 @@ def region(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[Region]:
             patch.setenv(name, value)
         times = Clock(clock.monotonic, clock.time, clock.sleep)
         own = session.Session(AwsOptions.model_validate(OPTIONS), clock=times)
-        for module in (client, doctor):
+        for module in (client, findings):
             patch.setattr(module, "Session", lambda *how: own)
         own._session.events.register("before-send", at_once(account))
         for service in SERVICES:  # while the endpoint is in the environment

@@ -13,7 +13,7 @@ from runspec_aws.infrastructure.image_registry import Login, parse_name
 from runspec_aws.naming import partition, tags
 from runspec_aws.options import AwsOptions
 from runspec_aws.session import Session
-from runspec_jobs.provider import Facts, Problem, Request, Scope, Spec, Step
+from runspec_jobs.provider import Facts, NoAnswer, Problem, Request, Scope, Spec, Step
 from runspec_jobs.provider.job_manifest import CONTEXT
 
 # https://docs.aws.amazon.com/AmazonECR/latest/userguide/Registries.html
@@ -111,6 +111,11 @@ def login(session: Session, named: str) -> Login | None:
         return None
     with translated("get_authorization_token"):
         answer = session.look("ecr").get_authorization_token(registryIds=[found["account"]])
-    token = got(got(answer, "authorizationData")[0], "authorizationToken")
-    user, _, password = base64.b64decode(token).decode().partition(":")
+    try:
+        token = got(got(answer, "authorizationData")[0], "authorizationToken")
+        user, _, password = base64.b64decode(token).decode().partition(":")
+    except (IndexError, ValueError):
+        user = password = ""
+    if not (user and password):
+        raise NoAnswer("get_authorization_token: the reply has no login")
     return Login(user, password)
