@@ -548,12 +548,13 @@ def taking_away() -> Iterator[Case]:
         right = right_undo("DeleteSecret")
         yield Case(operation, "destroy", drive, right, THERE, absent, nothing)
 
-    image = {"repositoryName": REPOSITORY, "imageIds": [{"imageTag": "t"}]}
+    one = {"repositoryName": REPOSITORY}
+    image: dict[str, Any] = {**one, "imageIds": [{"imageTag": "t"}]}
     for request, name, look, absent in (
         ("batch_delete_image", "BatchDeleteImage", "DescribeImages", NO_IMAGE),
         ("delete_repository", "DeleteRepository", "DescribeRepositories", NO_REPOSITORY),
     ):
-        params = image if name == "BatchDeleteImage" else {"repositoryName": REPOSITORY}
+        params = image if name == "BatchDeleteImage" else one
         drive = undone(Request("ecr", request, params), name)
         yield Case(name, "destroy --shared", drive, right_undo(name), THERE)
         yield Case(look, "destroy --shared", drive, right_undo(name), THERE, absent, nothing)

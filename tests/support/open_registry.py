@@ -22,7 +22,7 @@ from tests.support.wait import until
 ENTRY = f"{USER}:$2b$04$q1WkbD0LRaRLG9byhuqj5OaVY7B5RQoeimmvAsaJjUliwsHJjlbFi\n"
 CONFIGURATION = """\
 version: 0.1
-log: {{level: panic, accesslog: {{disabled: true}}}}
+log: {{level: error, accesslog: {{disabled: true}}}}
 storage: {{filesystem: {{rootdirectory: {folder}/images}}, delete: {{enabled: true}}}}
 http: {{addr: "127.0.0.1:{port}"}}
 auth: {{htpasswd: {{realm: tests, path: {folder}/htpasswd}}}}
@@ -35,7 +35,11 @@ def open_registry(folder: Path) -> Iterator[str]:
     port = free_port()
     (folder / "htpasswd").write_text(ENTRY)
     (folder / "registry.yml").write_text(CONFIGURATION.format(folder=folder, port=port))
-    with subprocess.Popen(["docker-registry", "serve", str(folder / "registry.yml")]) as process:
+    line = ["docker-registry", "serve", str(folder / "registry.yml")]
+    with (
+        (folder / "log").open("wb") as log,
+        subprocess.Popen(line, stdout=log, stderr=subprocess.STDOUT) as process,
+    ):
         try:
             until(lambda: _listens(port), 30)
             yield f"127.0.0.1:{port}"
