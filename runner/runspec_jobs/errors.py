@@ -24,6 +24,13 @@ class RunspecError(Exception):
         if hint:
             self.add_note(f"hint: {hint}")  # tracebacks and notebooks show it
 
+    def _repr_html_(self) -> str:
+        """Return the message as notebooks show it: of a spec, with the lines that are wrong, and carets below them."""
+        from html import escape  # no command needs it
+
+        hint = f"\nhint: {self.hint}" if self.hint else ""
+        return f"<b>{escape(type(self).__name__)}</b><pre>{escape(f'{self}{hint}')}</pre>"
+
 
 class JobFailed(RunspecError):
     """The job ended and did not succeed; its own exit code is in `--json`."""

@@ -69,7 +69,10 @@ class Chain:
 
 
 class JobStatus(NamedTuple):
-    """One job of a chain. *state* is a `State`, `skipped` or `not-started`; *run* is None if it has no run."""
+    """One job of a chain. *state* is a `State`, `skipped` or `not-started`; *run* is None if it has no run.
+
+    *job* is its name, *reason* why it is in that state, *needs* are the jobs before it, and *status* is the run's.
+    """
 
     job: str
     state: str

@@ -24,6 +24,7 @@ class Event:
 
 
 OnEvent = Callable[[Event], None]
+"""A function that is called with each `Event`, from the thread of the caller or from one that follows a run."""
 
 
 class Events(Reporter):

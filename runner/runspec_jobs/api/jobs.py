@@ -54,7 +54,10 @@ from runspec_jobs.state.run_record import Record
 
 @dataclass(frozen=True)
 class Job:
-    """A spec that was read and checked, with everything that planning it needs; made by `load`."""
+    """A spec that was read and checked, with everything that planning it needs; made by `load`.
+
+    *inputs* is for runspec itself, and so is *group*, which is the whole spec if this job is one of its sizes.
+    """
 
     inputs: PlanInputs
     group: PlanInputs | None = None

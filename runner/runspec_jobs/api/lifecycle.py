@@ -240,7 +240,8 @@ class Run:
     ) -> Iterator[LogLine]:
         """Yield the lines of the log so far, one node after the other; with *follow*, until the run has ended.
 
-        A followed log is yielded as it comes, with the nodes mixed. Closing the iterator ends the following. With
+        A followed log is yielded as it comes, with the nodes mixed: also, about once a second, the current text of a
+        line that overwrites itself, with `ended` false. Closing the iterator ends the following. With
         *grep*, only lines are yielded in which that regular expression is found; with *tail*, of those that are there
         already only the last ones of each node; with *since*, only lines that were printed after a time, or no longer
         ago than a length of time. With it and with *timestamps*, lines have times. Raises UsageError if the run has no
@@ -309,7 +310,9 @@ class Run:
         if memory.status is not None and on_line is None:
             return memory.status
         joined = log_lines.Joined(on_line or (lambda line: None))
-        status = self.follow(joined, timeout_s=timeout_s, on_event=on_event)
+        status = self.follow(
+            joined, on_unfinished=joined.take_unfinished, timeout_s=timeout_s, on_event=on_event
+        )
         joined.flush()
         return status
 

@@ -28,8 +28,10 @@ class Format(StrEnum):
 
 
 class Diagnostic(NamedTuple):
-    """A problem with its position in a file; line and column count from 1, and 0 means that there is none.
+    """A problem with its position in a file; *line* and *column* count from 1, and 0 means that there is none.
 
+    *file* is its name, *path* the field as text, *what* says what is wrong and *hint* what to write, *severity* is
+    `error`, `warning` or `note`, and *length* is how many characters the carets are under.
     The line must not be shown from column *veil* on, unless *veil* is 0.
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -17,18 +18,23 @@ from runspec_jobs.provider import Client
 from runspec_jobs.state.run_record import Record
 
 QUEUED = 1000  # lines of a followed log that wait for the caller
+REDRAWN_S = 1.0  # between two texts of a line of a node that overwrites itself
 
 
 class LogLine(NamedTuple):
-    """One line of the log of a node, without its line end and colours; bytes that are not UTF-8 are replaced.
+    """One line of the log of a *node* of a *task*: its *text* without its line end and colours.
 
-    *at* is when it was printed, to a second and in UTC, if that was asked for and is known.
+    Bytes that are not UTF-8 are replaced.
+
+    *at* is when it was printed, to a second and in UTC, if that was asked for and is known. *ended* is false for the
+    current text of a line that overwrites itself, such as a progress bar; all of the line comes once it has ended.
     """
 
     task: int
     node: int
     text: str
     at: datetime | None = None
+    ended: bool = True
 
 
 def make_selection(
@@ -43,8 +49,11 @@ def make_selection(
 class Joined:
     """Joins the parts of long lines, which may come mixed with those of other nodes, and passes on whole lines."""
 
-    def __init__(self, show: Callable[[LogLine], None]) -> None:
-        self._show = show
+    def __init__(
+        self, show: Callable[[LogLine], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._show, self._clock = show, clock
+        self._redrawn: dict[tuple[int, int], float] = {}  # when a text of it was passed on
         self._parts: dict[tuple[int, int], list[bytes]] = {}
         self._at: dict[tuple[int, int], float | None] = {}  # when the last part was printed
 
@@ -55,6 +64,16 @@ class Joined:
         self._at[key] = line.at
         if line.ended:
             self._pass(key)
+
+    def take_unfinished(self, line: Line) -> None:
+        """Pass on the current text of a line that overwrites itself, at most once in REDRAWN_S for each node."""
+        key, now = (line.task, line.rank), self._clock()
+        text = show_line(line.text.removeprefix(b"\r"), strip_sequences)
+        if not line.text.startswith(b"\r") or not text.strip():
+            return
+        if now - self._redrawn.get(key, now - REDRAWN_S) >= REDRAWN_S:
+            self._redrawn[key] = now
+            self._show(LogLine(*key, text, ended=False))
 
     def flush(self) -> None:
         """Pass on the lines that have no line end."""
@@ -124,6 +143,7 @@ def follow_lines(
                 client,
                 joined,
                 Reporter(),
+                unfinished=joined.take_unfinished,
                 selection=selection,
                 wanted=wanted,
                 stops=False,

@@ -108,6 +108,9 @@ class PricedMachine(NamedTuple):
 class Estimate(NamedTuple):
     """What a job may cost. *least_usd_hour* and *most_usd_hour* are for all machines that run at once.
 
+    *machines* and *alternatives* are the machines that may be taken, with their prices, for the nodes and tasks of
+    *work*; *standing* is what costs money while nothing runs, *catalogue* says where prices are from, and *caveat* what
+    they leave out.
     *at_once* is how many machines run at once at most. *fewest* is how many these are if nodes share them where they
     can, and an elastic job is at its smallest.
     *bound_usd* is the most that the job can cost, or None for the reason in *unbounded*. *spot_usd_hour* and

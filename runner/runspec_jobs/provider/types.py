@@ -345,7 +345,10 @@ class Released(NamedTuple):
 
 
 class Status(NamedTuple):
-    """The status of a run; *reason* says why it waits, or why it failed."""
+    """The status of a run: its *state*, and that of its *nodes*; *reason* says why it waits, or why it failed.
+
+    *exit_code* is that of the node that made it fail, if it is known.
+    """
 
     state: State
     reason: str = ""
@@ -408,6 +411,9 @@ class Bundle(Protocol):
 
 class OutputFile(NamedTuple):
     """A file that a job wrote to an output. *path* is relative to the output's folder, with "/" between its parts.
+
+    *output* is the name of the output, *task* and *rank* are those of the node that wrote the file, *bytes* is its
+    size, and *open* returns a file to read it from.
 
     *save* is the number of the save that contains it, or 0 if outputs are saved only once, and *newest* says whether
     that is the last save. *sha256* is the digest of its content, if known, and *key* is the key of its object.

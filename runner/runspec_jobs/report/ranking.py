@@ -15,7 +15,7 @@ ENDED_BADLY = frozenset(map(str, (State.FAILED, State.CANCELLED, State.GONE)))
 
 
 class Task(NamedTuple):
-    """One task: its parameter values, its state as a word, and its metric."""
+    """One task, by its *number*: its parameter *values*, its *state* as a word, and its metric, *measured*."""
 
     number: int
     values: Mapping[str, str]

@@ -211,3 +211,19 @@ def test_a_frame_without_pandas_says_what_to_install(monkeypatch: pytest.MonkeyP
 
     assert caught.value.hint == "pip install pandas, or use rows()"
     run.destroy()
+
+
+def test_an_error_in_a_notebook_shows_the_line_with_carets_and_escapes_it() -> None:
+    with pytest.raises(api.InvalidSpec) as caught:
+        api.load(b"apiVersion: runspec/v1\nname: n\nprovider: local\ncomand: [<script>]\n")
+
+    shown = caught.value._repr_html_()
+    assert "^^^^^^" in shown
+    assert "hint: did you mean &#x27;command&#x27;?" in shown
+    assert "<script>" not in shown
+
+
+def test_an_error_without_a_spec_shows_its_hint_in_a_notebook() -> None:
+    shown = UsageError("no <b>", "write a&b")._repr_html_()
+
+    assert shown == "<b>UsageError</b><pre>no &lt;b&gt;\nhint: write a&amp;b</pre>"
