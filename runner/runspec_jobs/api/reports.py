@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,15 @@ from runspec_jobs.engine import clients, early_stop
 from runspec_jobs.engine.outputs.run_inputs import list_provenance
 from runspec_jobs.engine.status import read_full_status
 from runspec_jobs.engine.wait import is_whole, note_followed
-from runspec_jobs.errors import UsageError
+from runspec_jobs.errors import RunspecError, UsageError
 from runspec_jobs.load import source
 from runspec_jobs.load.source import InvalidSpec
-from runspec_jobs.logs import follow, measured_tasks
+from runspec_jobs.logs import follow, log_end, measured_tasks
 from runspec_jobs.provider import Spec, State
 from runspec_jobs.report import ranking, scaling_law, tables
 from runspec_jobs.report.metric_extraction import Measured
 from runspec_jobs.report.page import frame
-from runspec_jobs.report.page.run_page import Changed, RunReport as RunReport
+from runspec_jobs.report.page.run_page import Changed, FailedLog, RunReport as RunReport
 from runspec_jobs.report.page.timeline import Clock
 from runspec_jobs.report.ranking import Placed as Placed
 from runspec_jobs.report.scaling_law import (
@@ -42,6 +42,7 @@ FORMAT = "runspec.scaling/v1"
 NO_METRIC = "the spec has no metric"
 ADD_METRIC = "add metric: {name, goal, pattern}; for this run, pass the changed spec as --spec FILE"
 POINTS_BYTES = 16 << 20
+FAILED_TASKS = 10  # of a page, each with the end of its log
 
 
 class Sizes(NamedTuple):
@@ -119,7 +120,24 @@ def gather_report(
         record.machines,
         record.sources,
         read=list_provenance(record),
+        places=list(_list_places(memory.about)),
     )
+
+
+def read_failed_logs(run: Run, status: Status) -> list[FailedLog]:
+    """Return the last lines of the first tasks that failed; none if the service does not give them."""
+    if not any(node.state is State.FAILED for node in status.nodes):
+        return []
+    try:
+        ends = log_end.read_failed_ends(run.connect(), run.id, status, FAILED_TASKS)
+    except RunspecError:
+        return []
+    return [FailedLog(*end) for end in ends]
+
+
+def _list_places(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield where a run keeps its files."""
+    yield from ((name, str(about[name])) for name in ("outputs", "logs") if about.get(name))
 
 
 def _describe_request(spec: Spec) -> Iterator[tuple[str, str]]:

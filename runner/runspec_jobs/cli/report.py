@@ -131,7 +131,8 @@ def _page(
         line.strip().partition(": ") for line in spending.spent_lines(spending.of_run(of, status))
     )
     spent = [(name, text) for name, _, text in lines]
-    return run_page.run_page(about._replace(usage=used, spent=spent), node_table.when)
+    ends = reports.read_failed_logs(of, status)
+    return run_page.run_page(about._replace(usage=used, spent=spent, ends=ends), node_table.when)
 
 
 def _ranks(of: Run, status: Status, metric: Metric, found: Sequence[Placed]) -> Mapping[str, Any]:

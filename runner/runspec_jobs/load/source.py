@@ -97,7 +97,7 @@ class SourceFile:
 
 
 class InvalidSpec(UsageError):
-    """Some files have errors, which are in the `diagnostics` of each of *texts*; its *exit_code* is that of UsageError."""
+    """Some files have errors, in the `diagnostics` of each of *texts*; its *exit_code* is that of UsageError."""
 
     def __init__(self, *texts: SourceFile) -> None:
         count = sum(len(text.diagnostics) for text in texts)

@@ -9,6 +9,7 @@ from runspec_jobs.diagnostics.terminal_text import strip_sequences
 from runspec_jobs.logs.follow import choose_streams, get_log_client, show_line
 from runspec_jobs.provider import Client, NodeStatus, State, Status
 from runspec_jobs.provider.streams.log_streams import Stream
+from runspec_jobs.provider.types import blamed
 
 LINES = 5
 MOST_BYTES = (
@@ -22,6 +23,21 @@ class LogEnd(NamedTuple):
     task: int
     rank: int
     lines: Sequence[str] | None
+
+
+def read_failed_ends(client: Client, run: str, status: Status, most: int) -> list[LogEnd]:
+    """Return the last lines of each failed task of *run*, of the node that is to blame; of the first *most* tasks."""
+    by_task: dict[int, list[NodeStatus]] = {}
+    for node in status.nodes:
+        if node.state is State.FAILED:
+            by_task.setdefault(node.task, []).append(node)
+    wanted = [blamed(nodes) for _, nodes in sorted(by_task.items())[:most]]
+    streams = {(s.task, s.rank): s for s in get_log_client(client).streams(run)} if wanted else {}
+    return [
+        LogEnd(node.task, node.rank, _read_last(streams[node.task, node.rank]))
+        for node in wanted
+        if node is not None and (node.task, node.rank) in streams
+    ]
 
 
 def log_end(connect: Callable[[], Client] | None, run: str, status: Status) -> LogEnd | None:

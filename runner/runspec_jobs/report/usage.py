@@ -92,7 +92,8 @@ def _list_machine_facts(used: Used) -> Iterator[tuple[str, str]]:
     yield "CPUs" if cpus > 1 else "CPU", f"{most:.2g} of {cpus} (mean {mean:.2g})"
     yield "memory", _format_share(find_most_memory(used), max(node.memory_bytes for node in nodes))
     if disk := max(node.disk_bytes for node in nodes):
-        yield "the machine's disk", _format_share(find_most_disk(used), disk)
+        grown = max(compute_own_disk(node) for node in nodes)
+        yield "disk", f"{format_size(grown)} more than at the start, of {format_size(disk)}"
 
 
 def _format_share(part: int, whole: int) -> str:
@@ -142,6 +143,12 @@ def find_most_memory(used: Used) -> int:
 
 def find_most_disk(used: Used) -> int:
     return max((point.disk_bytes for node in used.nodes for point in node.points), default=0)
+
+
+def compute_own_disk(node: NodeUsage) -> int:
+    """Return by how many bytes the disk of a node was fuller than at its first sample: the rest is not the job's."""
+    first = node.points[0].disk_bytes if node.points else 0
+    return max((point.disk_bytes - first for point in node.points), default=0)
 
 
 def _list_busy_gpus(node: NodeUsage) -> set[int]:

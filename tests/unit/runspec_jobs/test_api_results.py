@@ -27,6 +27,7 @@ SPEC = {
     "run": "echo found ${sweep.limit}; test ${sweep.opt} = sgd",
 }
 numpy: Any = importlib.import_module("numpy")
+SHOW = methodcaller("_repr_html_")  # what a notebook calls
 
 
 @pytest.fixture(autouse=True)
@@ -217,13 +218,13 @@ def test_an_error_in_a_notebook_shows_the_line_with_carets_and_escapes_it() -> N
     with pytest.raises(api.InvalidSpec) as caught:
         api.load(b"apiVersion: runspec/v1\nname: n\nprovider: local\ncomand: [<script>]\n")
 
-    shown = caught.value._repr_html_()
+    shown = SHOW(caught.value)
     assert "^^^^^^" in shown
     assert "hint: did you mean &#x27;command&#x27;?" in shown
     assert "<script>" not in shown
 
 
 def test_an_error_without_a_spec_shows_its_hint_in_a_notebook() -> None:
-    shown = UsageError("no <b>", "write a&b")._repr_html_()
+    shown = SHOW(UsageError("no <b>", "write a&b"))
 
     assert shown == "<b>UsageError</b><pre>no &lt;b&gt;\nhint: write a&amp;b</pre>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from html import escape
 
 from runspec_jobs.provider import MembershipChange
@@ -11,6 +11,7 @@ from runspec_jobs.report.numbers import format_number, parse_fraction, shorten_t
 from runspec_jobs.report.page.style import STYLE
 from runspec_jobs.report.tables import Cell, Table, list_changes_facts, make_changes_table
 
+BEST, FAILED = ("best", "★"), ("failed", "✗")
 # The page allows no scripts and no requests, so text from specs and logs can do nothing.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 LONG = 40  # characters of a cell that is broken into lines
@@ -37,17 +38,18 @@ def make_page(title: str, body: Iterable[str]) -> str:
     )
 
 
-def draw_table(table: Table, best: int | None = None) -> str:
+def draw_table(table: Table, best: int | None = None, failed: Collection[int] = ()) -> str:
     """Return a table with numbers aligned right and text aligned left; cells that are None are empty.
 
-    The row of the number *best* is marked, by a star too.
+    The row of the number *best* is marked, by a star too, and those of the numbers *failed* by a cross.
     """
     are_words = [_is_word([row[i] for row in table.rows]) for i in range(len(table.titles))]
     head = "".join(
         _wrap_cell("th", escape(t), w) for t, w in zip(table.titles, are_words, strict=True)
     )
     body = "\n".join(
-        _draw_row(row, are_words, marked=n == best) for n, row in enumerate(table.rows)
+        _draw_row(row, are_words, BEST if n == best else FAILED if n in failed else None)
+        for n, row in enumerate(table.rows)
     )
     inner = f"<thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody>"
     return f'<div class="wide"><table>{inner}</table></div>'
@@ -69,12 +71,13 @@ def _is_word(cells: Sequence[Cell]) -> bool:
     return any(not text.isdecimal() and parse_fraction(text) is None for text in texts)
 
 
-def _draw_row(row: Sequence[Cell], words: Sequence[bool], *, marked: bool) -> str:
+def _draw_row(row: Sequence[Cell], words: Sequence[bool], mark: tuple[str, str] | None) -> str:
     cells = [_draw_cell(value, word) for value, word in zip(row, words, strict=True)]
-    if not marked:
+    if mark is None:
         return f"<tr>{''.join(cells)}</tr>"
-    # A star as well as a colour: not everybody sees the colour, and paper may have none.
-    return f'<tr class="best">{"".join(cells).replace(">", ">★ ", 1)}</tr>'
+    look, sign = mark
+    # A sign as well as a colour: not everybody sees the colour, and paper may have none.
+    return f'<tr class="{look}">{"".join(cells).replace(">", f">{sign} ", 1)}</tr>'
 
 
 def _draw_cell(value: Cell, word: bool) -> str:

@@ -33,6 +33,7 @@ TASKS = 1000  # the most tasks in the table,
 TABLE = 600_000  # the most characters of the table
 CELL = 15  # characters of the tags of a cell
 SPEC = 200_000  # characters of the spec
+MOST_LOG = 4_000  # characters of the end of a log
 MACHINES = 8
 
 
@@ -43,13 +44,21 @@ class Changed(NamedTuple):
     unknown: str = ""
 
 
+class FailedLog(NamedTuple):
+    """The last lines of the log of a failed node; None if they were not read."""
+
+    task: int
+    rank: int
+    lines: Sequence[str] | None
+
+
 class RunReport(NamedTuple):
     """Everything that the page of a run shows, as it was read from its record and its service.
 
     *shape* is the number of nodes of each task, and of tasks. *took_s* has the seconds that each step took, *machines*
     what the record says of machines and prices, and *sources* the folders that were uploaded. *facts* are further pairs
-    of a name and a text about the run, *spent* such pairs about what it has cost, and *read* about what it has read of
-    other runs.
+    of a name and a text about the run, *spent* such pairs about what it has cost, *places* about where it keeps its
+    files, and *read* about what it has read of other runs. *ends* are the last lines of tasks that failed.
     """
 
     run: str
@@ -70,11 +79,14 @@ class RunReport(NamedTuple):
     usage: Used | None = None
     spent: Sequence[tuple[str, str]] = ()
     read: Sequence[tuple[str, str]] = ()
+    places: Sequence[tuple[str, str]] = ()
+    ends: Sequence[FailedLog] = ()
 
 
 def run_page(report: RunReport, when: When) -> str:
     """Return the page of a run; *when* formats a time for the reader."""
-    body = [*_draw_head(report, when), *_draw_metric(report), *_time(report, when)]
+    body = [*_draw_head(report, when), *_draw_failures(report), *_draw_metric(report)]
+    body += _time(report, when)
     if report.changed is not None:
         body += draw_changes(report.changed.changes, report.changed.unknown, when)
         body.append(_draw_nodes(report.changed.changes))
@@ -101,11 +113,37 @@ def _draw_head(report: RunReport, when: When) -> Iterator[str]:
         )
     rows = [("why", cut(status.reason, 2000))] if status.reason else []
     rows += [("exit code", str(status.exit_code))] if status.exit_code else []
-    yield list_facts([*rows, *report.facts])
+    yield list_facts([*rows, *report.facts, *report.places])
 
 
 def _count_words(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+# Why tasks failed
+
+
+def _draw_failures(report: RunReport) -> Iterator[str]:
+    """Yield the last lines of failed tasks, and how many more there are."""
+    nodes, tasks = report.shape
+    failed = {node.task for node in report.status.nodes if node.state is State.FAILED}
+    if not report.ends:
+        return
+    yield "<h2>Failed</h2>"
+    codes = {(n.task, n.rank): n.exit_code for n in report.status.nodes}
+    for end in report.ends:
+        parts = [f"task {end.task}"] * (tasks > 1) + [f"node {end.rank}"] * (nodes > 1)
+        code = codes.get((end.task, end.rank))
+        title = f"✗ {', '.join(parts) or 'the job'}" + (f": exit code {code}" if code else "")
+        option = f" --task {end.task}" * (tasks > 1) + f" --node {end.rank}" * (nodes > 1)
+        yield f'<details open=""><summary>{escape(title)}</summary>'
+        if end.lines:
+            yield f"<pre>{escape(cut(chr(10).join(end.lines), MOST_LOG))}</pre>"
+        else:
+            yield note("Its log is empty." if end.lines is not None else "Its log was not read.")
+        yield f"{note(f'All of it: runspec logs {report.run}{option}')}</details>"
+    if len(failed) > len(report.ends):
+        yield note(f"{len(failed) - len(report.ends):,} more failed tasks are not shown.")
 
 
 # What was measured
@@ -138,7 +176,8 @@ def _draw_metric(report: RunReport) -> Iterator[str]:
         # Without a place, even the first task has no result.
         best = 0 if ranked[0].place == 1 else None
         shown = _take_fitting(drop_empty_columns(make_ranking_table(metric, ranked[:TASKS])))
-        yield draw_table(shown, best)
+        failed = {n for n, placed in enumerate(ranked[:TASKS]) if placed.task.state == State.FAILED}
+        yield draw_table(shown, best, failed)
         if len(shown.rows) < len(ranked):
             more = len(ranked) - len(shown.rows)
             yield note(f"{more:,} more tasks: runspec report --json lists all")
@@ -189,7 +228,10 @@ def _time(report: RunReport, when: When) -> Iterator[str]:
         )
     shown = timeline.choose_nodes(nodes, timeline.ROWS)
     if shown:
-        yield draw_table(drop_empty_columns(timeline.make_attempt_table(shown, report.shape, when)))
+        attempts = timeline.make_attempt_table(shown, report.shape, when)
+        state = attempts.titles.index("state")
+        failed = {n for n, row in enumerate(attempts.rows) if row[state] == State.FAILED}
+        yield draw_table(drop_empty_columns(attempts), failed=failed)
     if report.took_s:
         steps = timeline.make_step_table(report.titles, report.took_s)
         yield f"<details><summary>What was prepared</summary>{draw_table(steps)}</details>"
@@ -240,9 +282,13 @@ def _draw_nodes(changes: Sequence[MembershipChange]) -> str:
 
 def _draw_cost(report: RunReport) -> Iterator[str]:
     chosen = report.machines.get("chosen", [])
-    if not chosen and not report.spent:
-        return
     yield "<h2>Cost</h2>"
+    if not chosen and not report.spent:
+        yield note(
+            f"No price is known for {report.provider}: set prices: {{{report.provider}: USD}} in the profile, "
+            "for an hour of a node."
+        )
+        return
     yield list_facts([*report.spent, *_list_prices(report.machines, chosen)])
 
 

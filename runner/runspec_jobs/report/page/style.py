@@ -37,7 +37,7 @@ td { font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.word, th.word { text-align: left; }
 td.long { white-space: normal; min-width: 14rem; }
 tr.best td { background: var(--tint); font-weight: 600; }
-tr.best td:first-child { color: var(--best); }
+tr.best td:first-child, tr.failed td:first-child { color: var(--best); }
 dl { display: grid; grid-template-columns: minmax(6rem, max-content) minmax(0, 1fr); gap: .15rem 1rem; }
 dd { margin: 0; }
 dt { color: var(--mute); }

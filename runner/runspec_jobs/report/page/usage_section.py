@@ -50,10 +50,18 @@ def _draw_plots(used: Used, nodes: Sequence[NodeUsage]) -> Iterator[str]:
     memory = None if asked.memory_bytes is None else asked.memory_bytes / GIB
     yield _draw_plot("Memory in use", "GiB", nodes, lambda p: p.memory_bytes / GIB, memory)
     if any(node.disk_bytes for node in nodes):
-        yield _draw_plot("Disk in use", "GiB", nodes, lambda p: p.disk_bytes / GIB, None)
+        grown = [_since_start(node) for node in nodes]
+        yield _draw_plot("Disk of the job", "GiB", grown, lambda p: p.disk_bytes / GIB, None)
     if any(node.gpu_bytes for node in nodes):
         yield _draw_gpus("GPUs busy", "%", nodes, lambda gpu: gpu[0])
         yield _draw_gpus("Memory of GPUs in use", "GiB", nodes, lambda gpu: gpu[1] / GIB)
+
+
+def _since_start(node: NodeUsage) -> NodeUsage:
+    """Return *node* with the disk that was filled since its first sample: what was there before is not the job's."""
+    first = node.points[0].disk_bytes if node.points else 0
+    points = tuple(p._replace(disk_bytes=max(0, p.disk_bytes - first)) for p in node.points)
+    return node._replace(points=points)
 
 
 def _draw_plot(
@@ -125,7 +133,7 @@ def _label_node(node: NodeUsage, nodes: Sequence[NodeUsage]) -> str:
 def _make_table(nodes: Sequence[NodeUsage]) -> Table:
     rows = []
     for node in nodes:
-        disk = max((point.disk_bytes for point in node.points), default=0)
+        disk = usage.compute_own_disk(node)
         cells = (node.task, node.rank, node.most_cpus, round(usage.compute_mean_cpus(node), 2))
         used = (format_size(_find_most_memory(node)), format_size(disk))
         busy = round(usage.compute_mean_busy(node), 1) if node.gpu_bytes else None

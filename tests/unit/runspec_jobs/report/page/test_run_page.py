@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from runspec_jobs.provider import State, Status
 from runspec_jobs.report.metric_extraction import Measured
 from runspec_jobs.report.page.frame import draw_table
-from runspec_jobs.report.page.run_page import RunReport, run_page
+from runspec_jobs.report.page.run_page import FailedLog, RunReport, run_page
 from runspec_jobs.report.ranking import Task, rank_tasks
 from runspec_jobs.report.tables import Table
 from runspec_jobs.spec.metric import Metric
@@ -20,7 +20,9 @@ from tests.support.pages import dots, parsed, rows_of, shown
 from tests.support.report_runs import (
     LOSS,
     RUNS,
+    attempt,
     diverged,
+    failed,
     node,
     node_usage,
     report,
@@ -134,7 +136,7 @@ def test_prices_are_on_the_page_of_a_run_that_has_some() -> None:
     text = shown(run_page(RUNS["single"](), when))
 
     assert "g5.xlarge: 1.12 USD an hour, or g6.xlarge: price unknown" in text
-    assert "Cost" not in shown(run_page(spot(), when))
+    assert "No price is known" in shown(run_page(spot(), when))
 
 
 def test_what_specs_and_logs_say_stays_text() -> None:
@@ -239,7 +241,13 @@ def test_what_a_run_used_is_drawn_and_told() -> None:
     assert "asked 64 GiB of memory, used 9 GiB at most: write memory: 12GiB" in text
     assert "asked 8 GPUs, used 4: write gpus: 4" in text
     titles = [one.findtext("figcaption") for one in parsed(page).iter("figure")]
-    usage = ["CPUs in use", "Memory in use", "Disk in use", "GPUs busy", "Memory of GPUs in use"]
+    usage = [
+        "CPUs in use",
+        "Memory in use",
+        "Disk of the job",
+        "GPUs busy",
+        "Memory of GPUs in use",
+    ]
     assert titles[-5:] == usage
     assert "12.40 USD" in text and "2.40 USD (1 attempt, 0.50 h)" in text
 
@@ -264,3 +272,63 @@ def test_of_many_nodes_five_are_drawn_and_all_are_in_the_table() -> None:
     assert len(list(figures["Memory in use"].iter("li"))) == 6, "five nodes, and what was asked for"
     last = list(parsed(page).iter("table"))[-1]
     assert rows_of(last) == 18
+
+
+def test_the_end_of_the_log_of_a_failed_job_is_on_its_page_as_text() -> None:
+    end = FailedLog(0, 0, ["loss 1", "</pre><script>alert(1)</script>", "Killed"])
+
+    page = run_page(failed()._replace(ends=[end]), when)
+
+    assert "<script>" not in page
+    (text,) = [one.text for one in parsed(page).iter("pre") if "Killed" in (one.text or "")]
+    assert text == "loss 1\n</pre><script>alert(1)</script>\nKilled"
+    assert "✗ the job: exit code 137" in shown(page)
+
+
+def test_failed_tasks_beyond_those_with_a_log_are_counted() -> None:
+    nodes = tuple(node(n, 0, State.FAILED, attempt(1, 90, 400, 1), exit_code=1) for n in range(12))
+    ends = [FailedLog(n, 0, None if n else []) for n in range(10)]
+    run = report(Status(State.FAILED, "12 tasks failed", 1, nodes), (1, 12), ends=ends)
+
+    text = shown(run_page(run, when))
+
+    assert "✗ task 3: exit code 1" in text
+    assert "2 more failed tasks are not shown." in text
+    assert "Its log is empty." in text and "Its log was not read." in text
+
+
+def test_failed_tasks_are_marked_by_a_cross_and_others_are_not() -> None:
+    told = [placed.task for placed in sweep(3).ranking]
+    told[1] = told[1]._replace(state="failed")
+
+    page = parsed(run_page(sweep(3)._replace(ranking=rank_tasks(LOSS, told)), when))
+
+    crossed = [row for row in page.iter("tr") if row.get("class") == "failed"]
+    assert len(crossed) == 1
+    assert "".join(crossed[0].itertext()).startswith("✗ ")
+
+
+def test_attempts_that_failed_are_marked() -> None:
+    page = parsed(run_page(failed(), when))
+
+    assert len([row for row in page.iter("tr") if row.get("class") == "failed"]) == 2
+
+
+def test_places_of_outputs_and_logs_are_on_the_page() -> None:
+    places = [("outputs", "s3://b/<x>"), ("logs", "/logs")]
+
+    text = shown(run_page(failed()._replace(places=places), when))
+
+    assert "s3://b/<x>" in text and "/logs" in text
+
+
+def test_a_run_without_a_price_says_where_to_write_one() -> None:
+    run = report(Status(State.SUCCEEDED, "", 0, ()))
+
+    assert "No price is known for" in shown(run_page(run._replace(machines={}, spent=[]), when))
+
+
+def test_the_disk_of_a_job_is_what_it_filled_since_its_start() -> None:
+    text = shown(run_page(used(), when))
+
+    assert "disk 9 GiB more than at the start, of 100 GiB" in text
