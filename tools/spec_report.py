@@ -76,7 +76,8 @@ def _list_steps(made: api.Plan) -> str:
 def _describe_cost(cost: api.Estimate | None) -> dict[str, str]:
     if cost is None:
         return {"Cost": "nothing is charged"}
-    machines = ", ".join(dict.fromkeys(machine.name for machine in cost.machines))
+    first, *others = dict.fromkeys(machine.name for machine in cost.machines)
+    machines = f"{first}, or one of {len(others)} others" if others else first
     hour = "unknown" if cost.most_usd_hour is None else f"{cost.most_usd_hour:,.2f} USD"
     most = cost.unbounded if cost.bound_usd is None else f"{cost.bound_usd:,.2f} USD"
     return {"Machines": f"{cost.at_once} x {machines}", "An hour": hour, "At most": most}
