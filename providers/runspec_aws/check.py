@@ -28,6 +28,7 @@ from runspec_jobs.provider.spec_checks import (
     foreign_problems,
     lacking,
     not_in_profile,
+    note_copies,
     refuse_growth,
     refuse_rules,
     secret_problems,
@@ -395,6 +396,7 @@ def _files(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
 
 
 def _mounts(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
+    yield from note_copies(spec, "containers of AWS Batch mount S3 only with privileges")
     for i, mount in enumerate(spec.mounts):
         at = ("mounts", i, "source")
         if mount.scheme == "store" and mount.place.startswith("/"):

@@ -13,6 +13,7 @@ from runspec_jobs.provider.spec_checks import (
     foreign_problems,
     literal_paths,
     not_in_profile,
+    note_copies,
     secret_problems,
 )
 from runspec_slurm import containers, job, resources
@@ -176,6 +177,7 @@ def _mpi(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
 
 
 def _mounts(spec: Spec, options: SlurmOptions) -> Iterator[Problem]:
+    yield from note_copies(spec, "write shared:// for files to be read where they are")
     for i, mount in enumerate(spec.mounts):
         at = ("mounts", i, "source")
         if mount.scheme != "file" and mount.place.startswith("/"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.resources import request
 from runspec_azure.resources.vm_sizes import GIB, gpu_type, known
-from runspec_jobs.provider import Capacity, Facts, Spec
+from runspec_jobs.provider import Capacity, Facts, Mount, Spec
 from runspec_jobs.provider.elastic_tasks import nodes_each, tasks_in_all
 from runspec_jobs.provider.job_manifest import limit_s
 from runspec_jobs.provider.machines import ChosenMachine, MachineRequest
@@ -16,6 +16,10 @@ from runspec_jobs.provider.machines import ChosenMachine, MachineRequest
 SMALLEST = "Standard_D2ds_v5"  # for a spec that no machine holds, which `check` refuses
 # Limits of pools with inter-node communication: https://learn.microsoft.com/azure/batch/batch-quota-limit#pool-size-limits
 MOST_CONNECTED = {"batch-service": 100, "user-subscription": 80}
+# Lazy mounts: the store of the profile as a shared file system of the pool, read by blobfuse.
+STORE = "runspec-store"  # the name of the store among the shared file systems of the pool
+# https://learn.microsoft.com/azure/batch/virtual-file-mount#supported-configurations
+WITHOUT_BLOBFUSE = ":ubuntu-hpc:2204:"
 
 
 @dataclass(frozen=True)
@@ -153,3 +157,41 @@ def _attempts(spec: Spec) -> int:
     # The nodes of an elastic job count the failures of the program themselves.
     elastic = spec.cluster.nodes.elastic
     return spec.retry.attempts + (spec.retry.spot_attempts - 1 if elastic else 0)
+
+
+def mount_store(spec: Spec, facts: Facts) -> tuple[Spec, Facts]:
+    """Return *spec* with its lazy mounts as those of a shared file system, and *facts* with that file system.
+
+    Both are unchanged if nothing is lazy, or if the machines cannot mount the store: see `explain_copies`.
+    """
+    options: BatchOptions = facts.options
+    if not any(mount.mode == "lazy" for mount in spec.mounts) or explain_copies(options):
+        return spec, facts
+    shared = {**options.shared, STORE: f"blob:{options.storage_account}/{options.container}"}
+    mounts = tuple(_share(mount, options.prefix) for mount in spec.mounts)
+    return (
+        spec.model_copy(update={"mounts": mounts}),
+        facts._replace(options=options.model_copy(update={"shared": shared})),
+    )
+
+
+def explain_copies(options: BatchOptions) -> str:
+    """Return why machines cannot mount the store; an empty text if they can."""
+    if options.pool:
+        return "the profile's pool is used as it is, and runspec does not know whether it mounts the store"
+    if options.files == "signed":
+        return "with signed URLs, a job has no other access to the store"
+    if options.blob_url:
+        return "Azure Batch mounts accounts by their names, and the profile sets blob_url"
+    if not (options.storage_key or options.identity):
+        return "a mount needs storage_key or identity in the profile"
+    if WITHOUT_BLOBFUSE in options.image:
+        return "Ubuntu 22.04 has no blobfuse: remove image and node_agent from the profile"
+    return ""
+
+
+def _share(mount: Mount, prefix: str) -> Mount:
+    if mount.mode != "lazy":
+        return mount
+    place = f"shared://{STORE}/{prefix}/store/{mount.place.strip('/')}"
+    return mount.model_copy(update={"source": place, "mode": "ro"})

@@ -9,7 +9,7 @@ from typing import Any
 
 from runspec_azure.batch import plan, policy
 from runspec_azure.batch.check import rules
-from runspec_azure.batch.decision import decide
+from runspec_azure.batch.decision import decide, mount_store
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.resources import request
 from runspec_azure.store_layout import store
@@ -36,6 +36,7 @@ class AzureBatchProvider:
     options_model: type[Options] = BatchOptions
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
+        spec, facts = mount_store(spec, facts)
         return rules.problems(decide(spec, facts), spec, facts)
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
@@ -91,12 +92,13 @@ class AzureBatchProvider:
         return store(options) if options.container and options.files == "agent" else None
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
+        spec, facts = mount_store(spec, facts)
         return plan.steps(decide(spec, facts), spec, run, facts)
 
     def offer(self, spec: Spec, facts: Facts, listed: ListedPrices = NOT_READ) -> Offer:
         from runspec_azure.batch import offer
 
-        return offer.offer(decide(spec, facts), listed)
+        return offer.offer(decide(*mount_store(spec, facts)), listed)
 
     def policy(self, steps: Iterable[Step], options: Any, *, of_job: bool) -> Mapping[str, Any]:
         return policy.policy(steps, options, of_job=of_job)

@@ -62,6 +62,14 @@ def check_disk_tier(spec: Spec, known: Collection[str], why: str, hint: str) -> 
         yield Problem(at, why, hint)
 
 
+def note_copies(spec: Spec, why: str) -> Iterator[Problem]:
+    """Yield a note for each mount with `mode: lazy` that is copied nevertheless; *why* is the reason."""
+    for number, mount in enumerate(spec.mounts):
+        if mount.mode == "lazy":
+            message = f"each node copies {mount.source} before the program starts: {why}"
+            yield Problem(("mounts", number, "mode"), message, severity="note")
+
+
 def too_many_tasks(spec: Spec, most: int, why: str) -> Iterator[Problem]:
     """Yield a problem if the sweep of *spec* has more tasks than a provider supports; *why* says whose limit it is."""
     if (count := count_tasks(spec.sweep)) > most:

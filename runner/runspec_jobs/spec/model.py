@@ -551,10 +551,11 @@ class Mount(Model):
         description="Absolute path of the mount in the job; of a file, the path of the file itself. Without a "
         "container it may be below a folder of the job instead: `${mounts.NAME}` is right everywhere."
     )
-    mode: Literal["ro", "rw"] | None = Field(
+    mode: Literal["ro", "rw", "lazy"] | None = Field(
         default=None,
         description="`ro` (read-only) or `rw` (read-write). The default is `rw` for shared file systems "
-        "and `ro` for all other sources.",
+        "and `ro` for all other sources. `lazy`, for `store://`, is read-only: files are read when the program opens "
+        "them, where the provider can mount its store, and copied before it starts elsewhere.",
     )
     anonymous: Truth = Field(
         default=False,
@@ -579,6 +580,13 @@ class Mount(Model):
                 raise make_error("files that the job writes there would be lost", "remove mode: rw")
         elif self.url:
             check_url(self.url, self.sha256)
+        if self.mode == "lazy" and self.scheme != "store":
+            way = (
+                "remove it: such files are read where they are"
+                if self.scheme == "shared"
+                else "use store://"
+            )
+            raise make_error("'mode: lazy' is for store:// alone", way)
         if self.sha256 and not self.url:
             raise make_error("'sha256' is for https:// alone", "remove it")
         if self.anonymous and not self.is_foreign:
@@ -623,7 +631,7 @@ class Mount(Model):
 
     @property
     def read_only(self) -> bool:
-        return (self.mode or ("rw" if self.scheme == "shared" else "ro")) == "ro"
+        return (self.mode or ("rw" if self.scheme == "shared" else "ro")) != "rw"
 
 
 def _check_pattern(value: str) -> str:

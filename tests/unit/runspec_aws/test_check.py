@@ -424,6 +424,15 @@ def test_chips_that_no_machine_has_are_refused_with_the_reason(kind: str, stack:
     assert found.hint.endswith("or a cluster of your own whose nodes have such chips")
 
 
+def test_a_lazy_mount_is_copied_and_that_is_said() -> None:
+    mount = {"name": "a", "source": "store://sets", "target": "/a", "mode": "lazy"}
+
+    (note,) = [p for p in problems(spec(mounts=[mount])) if p.path[0] == "mounts"]
+
+    assert (note.severity, note.path) == ("note", ("mounts", 0, "mode"))
+    assert note.what.startswith("each node copies store://sets before the program starts")
+
+
 def test_fargate_has_no_faster_disk() -> None:
     wanted = spec(cluster={"disk": {"tier": "high"}})
 

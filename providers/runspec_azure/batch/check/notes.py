@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec_azure.batch.decision import Decision
+from runspec_azure.batch.decision import WITHOUT_BLOBFUSE, Decision
 from runspec_jobs.provider import Problem, Spec
-
-WITHOUT_BLOBFUSE = ":ubuntu-hpc:2204:"
 
 
 def notes(decision: Decision, spec: Spec) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_azure.batch import signed
 from runspec_azure.batch.check import access, notes
-from runspec_azure.batch.decision import Decision
+from runspec_azure.batch.decision import Decision, explain_copies
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import setting
 from runspec_azure.resources import request, vm_sizes
@@ -23,6 +23,7 @@ from runspec_jobs.provider.spec_checks import (
     foreign_problems,
     lacking,
     literal_paths,
+    note_copies,
     refuse_growth,
     refuse_rules,
     too_many_tasks,
@@ -405,6 +406,7 @@ def _mounts(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
             key = mount.place.partition("/")[0]
             shared.setdefault(key, i)
             yield from _shared(at, key, options)
+    yield from note_copies(spec, explain_copies(options))
     for i in sorted(shared.values())[MOST_MOUNTS:]:
         message = f"a node can mount at most {MOST_MOUNTS} file systems"
         yield Problem(

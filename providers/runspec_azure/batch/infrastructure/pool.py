@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from runspec_azure.batch.decision import Decision
+from runspec_azure.batch.decision import STORE, Decision
 from runspec_azure.batch.infrastructure import autoscale, managed_pool
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import batch, pairs
@@ -167,6 +167,8 @@ def _mount(key: str, options: BatchOptions) -> dict[str, Any]:
         request["identityReference"] = {"resourceId": options.identity}
     if secret is not None:
         request["accountKey"] = {"$secret": secret}
+    if key == STORE:
+        request["blobfuseOptions"] = "-o ro"
     if kind == "files":
         url = clouds.of(options).share_url(account, inner)
         # Tasks run as another user than the one who mounts the share.

@@ -337,3 +337,53 @@ def test_of_a_secret_in_a_vault_the_plan_says_where_it_is_and_nobody_reads_it_he
     assert json.loads(found["RUNSPEC_VAULT"]) == {"HF_TOKEN": where}
     assert found["OWN"] == {"$secret": "env:OWN"}
     assert "HF_TOKEN" not in found
+
+
+LAZY = {"name": "sets", "source": "store://sets/cifar", "target": "/sets", "mode": "lazy"}
+
+
+@pytest.mark.parametrize("login", [{"storage_key": "env:K"}, {"identity": IDENTITY}])
+def test_a_lazy_mount_is_one_of_the_pool_that_nobody_can_write(login: dict[str, str]) -> None:
+    """https://learn.microsoft.com/azure/batch/virtual-file-mount"""
+    steps = planned(spec(mounts=[LAZY]), **login)
+
+    pools = [step.do.params for step in steps if step.id == "pool"]
+    text = json.dumps(pools)
+    assert '"containerName": "jobs"' in text and '"accountName": "jobstore"' in text
+    assert '"relativeMountPath": "runspec-store"' in text
+    assert '"blobfuseOptions": "-o ro"' in text
+    (record,) = [step.do.params["body"] for step in steps if step.id == "record"]
+    (mount,) = json.loads(record)["mounts"]
+    assert (mount["kind"], mount["path"]) == ("folder", "runspec-store/runspec/store/sets/cifar")
+
+
+@pytest.mark.parametrize(
+    ("profile", "why"),
+    [
+        ({}, "storage_key or identity"),
+        ({"storage_key": "env:K", "pool": "mine"}, "the profile's pool"),
+        ({"storage_key": "env:K", "blob_url": "https://blobs.example"}, "blob_url"),
+        ({"storage_key": "env:K", "files": "signed"}, "signed URLs"),
+        (
+            {
+                "storage_key": "env:K",
+                "image": "microsoft-dsvm:ubuntu-hpc:2204:latest",
+                "node_agent": "batch.node.ubuntu 22.04",
+            },
+            "no blobfuse",
+        ),
+    ],
+)
+def test_a_lazy_mount_is_copied_where_the_machines_cannot_mount_it(
+    profile: dict[str, str], why: str
+) -> None:
+    wanted = spec(mounts=[LAZY])
+    facts = Facts(BatchOptions.model_validate({**PROFILE, **profile}))
+
+    notes = [p for p in PROVIDER.check(wanted, facts) if p.path == ("mounts", 0, "mode")]
+
+    (note,) = notes
+    assert note.severity == "note" and why in note.what
+    if profile.get("files") != "signed":
+        (record,) = [s.do.params["body"] for s in planned(wanted, **profile) if s.id == "record"]
+        assert json.loads(record)["mounts"][0]["kind"] == "prefix"

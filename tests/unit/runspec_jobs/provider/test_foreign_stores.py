@@ -113,6 +113,20 @@ def test_a_pattern_stays_in_the_output(patterns: dict[str, list[str]], says: str
     assert found.startswith(says)
 
 
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("./a", "'mode: lazy' is for store:// alone: use store://"),
+        ("shared://a", "'mode: lazy' is for store:// alone: remove it"),
+        ("s3://lab-data/a", "'mode: lazy' is for store:// alone: use store://"),
+    ],
+)
+def test_the_store_of_the_profile_alone_is_read_lazily(source: str, says: str) -> None:
+    (found,) = problems(source=source, mode="lazy")
+
+    assert found.startswith(says)
+
+
 @pytest.mark.parametrize("key", ["include", "exclude"])
 def test_an_elastic_job_saves_all_files(key: str) -> None:
     elastic = {"nodes": {"min": 1, "max": 2}}
