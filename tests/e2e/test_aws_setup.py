@@ -325,6 +325,7 @@ def test_settings_are_added_to_a_profile_whose_comments_stay(account: Objects) -
 
 def test_examples_of_init_are_refused_with_the_way_out(account: Objects, capsys: Capture) -> None:
     assert run(["init", "--provider", "aws-batch"]) == 0
+    PROFILE.write_text(PROFILE.read_text() + "    # mine\n")
 
     assert set_up() == 2
 

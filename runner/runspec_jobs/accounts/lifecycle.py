@@ -18,7 +18,7 @@ from runspec_jobs.errors import Conflict, Unavailable, UsageError
 from runspec_jobs.load import inputs, registry, trust
 from runspec_jobs.load.inputs import ProfileInUse
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Options, SupportsSetup, paths
+from runspec_jobs.provider import Options, SupportsProfileTemplate, SupportsSetup, paths
 from runspec_jobs.spec import validate
 from runspec_jobs.state import atomic_io, run_record
 
@@ -48,13 +48,17 @@ class Preview(NamedTuple):
 
 
 class Made(NamedTuple):
-    """The *settings* of a setup, and the profile with them; *text* is what could not be written into it."""
+    """The *settings* of a setup, and the profile with them; *text* is what could not be written into it.
+
+    *notes* are those on the account that were not in the preview.
+    """
 
     preview: Preview
     settings: Mapping[str, Any]
     profile: Path
     trusted: bool
     text: str = ""
+    notes: Sequence[str] = ()
 
 
 class Undone(NamedTuple):
@@ -76,7 +80,7 @@ def set_up(
     anything is made, and may raise an error. Calling it again continues, or makes what was deleted since.
     """
     provider = load_provider(name)
-    in_use = inputs.read_profile_in_use(Path.cwd())
+    in_use = _read_profile(provider)
     options = read_options(provider, in_use, settings)
     survey = provider.survey_account(options)
     with setup_record.lock(reporter.wait):
@@ -90,7 +94,20 @@ def set_up(
         confirm(preview)
         record, answers = setup_engine.make(planned, reporter)
         filled = setup_record.fill_settings(record.about["settings"], answers)
-        return _write_profile(record, preview, in_use, filled)
+        made = _write_profile(record, preview, in_use, filled)
+    if preview.missing:  # what was made may have quotas of its own
+        after = provider.plan_setup(options, provider.survey_account(options), record.name)
+        return made._replace(notes=tuple(n for n in after.notes if n not in preview.notes))
+    return made
+
+
+def _read_profile(provider: NamedProvider) -> ProfileInUse:
+    """Return the profile in use; one that is still as `runspec init` wrote it counts as empty, and is replaced."""
+    in_use = inputs.read_profile_in_use(Path.cwd())
+    if in_use.text is None or not isinstance(provider, SupportsProfileTemplate):
+        return in_use
+    is_first = in_use.text.data == provider.first_profile().encode()
+    return ProfileInUse(place=in_use.place) if is_first else in_use
 
 
 def make_policy(name: str, settings: Sequence[str]) -> Mapping[str, Any]:

@@ -32,6 +32,8 @@ def setup(options: SetupOptions) -> int:
     if options.as_json:
         _print_json(made)
         return OK
+    for note in made.notes:
+        output.tell(f"note: {note}")
     if made.text:
         output.tell(f"{made.profile} has no place for these settings; add them:")
         output.out(made.text.rstrip("\n"))
@@ -77,7 +79,7 @@ def _print_json(made: Made) -> None:
         "profile": str(made.profile),
         "trusted": made.trusted,
         "costs": list(preview.costs),
-        "notes": list(preview.notes),
+        "notes": [*preview.notes, *made.notes],
     }
     output.out_json("runspec.setup/v1", fields)
 

@@ -78,6 +78,9 @@ class TinyService:
     def connect_setup(self, options: Any, survey: Any, setup: str) -> TinyClient:
         return TinyClient(self, setup)
 
+    def first_profile(self) -> str:
+        return "providers:\n  tiny:\n    shelf: my-bucket\n"
+
     def setup_policy(self, options: Any) -> Mapping[str, Any]:
         return {"rights": [options.size]}
 
@@ -167,6 +170,35 @@ def test_what_was_found_stays_when_a_setup_is_undone(service: TinyService) -> No
     assert service.things == {"box-small": "another setup"}
     assert undone.deleted == ["make shelf-small"]
     assert undone.profile is not None and not PROFILE.exists()
+
+
+def test_notes_on_what_was_made_are_told_afterwards(
+    service: TinyService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = TinyClient.call
+
+    def noted(self: TinyClient, request: Request) -> Response:
+        service.notes = ("known before", f"the quota of {request.params['name']} is 0")
+        return call(self, request)
+
+    service.notes = ("known before",)
+    monkeypatch.setattr(TinyClient, "call", noted)
+
+    made = set_up()
+
+    assert (made.preview.notes, made.notes) == (
+        ("known before",),
+        ("the quota of box-small is 0",),
+    )
+
+
+def test_a_profile_that_init_wrote_and_nobody_changed_is_replaced(service: TinyService) -> None:
+    PROFILE.write_text(service.first_profile())
+
+    set_up()
+
+    assert "box: id-box-small" in PROFILE.read_text()
+    assert "my-bucket" not in PROFILE.read_text()
 
 
 def test_a_repeated_setup_makes_nothing_and_adds_no_record(service: TinyService) -> None:
