@@ -100,6 +100,21 @@ WORDS: Mapping[str, str] = {
     "tty": "write runspec shell RUN for a terminal in a running job",
     "ide": "write runspec shell --new for a machine to work on",
 }  # fmt: skip
+TARGET = "write target: /job/data, the path in the job"
+# The same, within an entry of a list.
+ENTRIES: Mapping[str, Mapping[str, str]] = {
+    "mounts": {
+        **dict.fromkeys(("path", "mountpath", "destination", "dst", "containerpath", "to"), TARGET),
+        **dict.fromkeys(("src", "from", "url", "uri", "local", "hostpath", "bucket"), "write source: ./data"),
+        **dict.fromkeys(("readonly", "ro"), "write mode: ro"),
+    },
+    "outputs": {
+        **dict.fromkeys(("dir", "folder", "directory", "source", "src", "local"), "write path: /job/out"),
+        **dict.fromkeys(
+            ("destination", "dst", "url", "uri", "to", "bucket"), "write target and the address in a store"
+        ),
+    },
+}  # fmt: skip
 GOALS: Mapping[str, str] = {
     "minimize": "min",
     "minimise": "min",
@@ -113,8 +128,11 @@ def suggest(word: str, above: object = None) -> str | None:
 
     >>> suggest("num_nodes"), suggest("numNodes", "cluster"), suggest("colour")
     ('write cluster: {nodes: 2}', 'write nodes: 2', None)
+    >>> suggest("mountPath", "mounts")
+    'write target: /job/data, the path in the job'
     """
-    hint = WORDS.get(word.lower().replace("_", "").replace("-", ""))
+    key = word.lower().replace("_", "").replace("-", "")
+    hint = ENTRIES.get(str(above), {}).get(key) or WORDS.get(key)
     if hint is IMPORT and above is not None:
         return None  # such words mean something only at the top of a file
     inner = re.match(rf"write {re.escape(str(above))}: \{{(.*)\}}", hint or "")

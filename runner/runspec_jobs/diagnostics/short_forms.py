@@ -8,6 +8,11 @@ QUOTES = "\u201c\u201d\u201e\u2018\u2019\u201a\u00ab\u00bb"  # typographic ones,
 HIGHER = re.compile(r"acc|f1|auc|score|reward|recall|precision|bleu|iou|map|r2|psnr", re.IGNORECASE)
 INDENT = "indent the lines that belong to it by two spaces"
 
+WHOLE = {
+    "mounts": "an entry is {name: data, source: ./data, target: /job/data}",
+    "outputs": "an entry is {name: model, path: /job/model}",
+}
+
 
 def suggest_mapping(field: str, given: object) -> str:
     """Return the hint for *given* where *field* takes a mapping.

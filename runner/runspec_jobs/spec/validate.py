@@ -180,7 +180,7 @@ def _translate_error(kind: type[BaseModel], value: Any, at: Path, error: ErrorDe
     match error["type"]:
         case "missing":
             name = error["loc"][-1]
-            hint = FIRST.get(str(name)) if kind is Spec and not path else None
+            hint = _explain_missing(str(name), path) if kind is Spec else None
             return Problem((*at, *path, name), f"'{name}' is missing", hint, at="key")
         case "extra_forbidden":
             return _explain_unknown(kind, (*at, *path), path)
@@ -265,6 +265,13 @@ def is_private(name: str) -> bool:
     """
     plain = name.lower()
     return plain not in NO_SECRETS and any(word in plain for word in PRIVATE)
+
+
+def _explain_missing(name: str, path: Path) -> str | None:
+    """Return the hint for a missing field of a spec, or of an entry of its mounts and outputs."""
+    if not path:
+        return FIRST.get(name)
+    return short_forms.WHOLE.get(str(path[0])) if len(path) == 2 else None
 
 
 def _suggest_field(kind: type[BaseModel], path: Path) -> str | None:

@@ -226,6 +226,26 @@ def test_a_word_of_another_tool_is_no_field_of_a_spec(word: str) -> None:
     assert word not in Spec.model_fields
 
 
+@pytest.mark.parametrize(
+    ("text", "hints"),
+    [
+        (
+            "run: a\nmounts: [{name: a, source: ., mountPath: /a}]\n",
+            {
+                "write target: /job/data, the path in the job",
+                "an entry is {name: data, source: ./data, target: /job/data}",
+            },
+        ),
+        (
+            "run: a\noutputs: [{name: a, dir: /a}]\n",
+            {"write path: /job/out", "an entry is {name: model, path: /job/model}"},
+        ),
+    ],
+)
+def test_words_within_mounts_and_outputs_are_answered_with_ours(text: str, hints: set[str]) -> None:
+    assert {problem.hint for problem in problems(text)} == hints
+
+
 def test_a_setting_of_a_provider_is_not_taken_for_a_word_of_another_tool() -> None:
     assert problems("providers: {local: {partition: a}}\nrun: a\n") == []
 
