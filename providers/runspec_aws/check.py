@@ -63,11 +63,12 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _cluster(spec, decide_shape(spec))
     yield from _words(spec)
     yield from _container(spec)
-    yield from built_image.problems(spec, options)
     yield from check_entrypoint(
         spec,
         "AWS Batch runs the ENTRYPOINT in place of runspec, which could prove no end of it",
-        f"build an image of two lines, FROM {spec.container.image} and ENTRYPOINT [], and ",
+        "end the Containerfile with ENTRYPOINT [], and "
+        if spec.container.build
+        else f"build an image of two lines, FROM {spec.container.image} and ENTRYPOINT [], and ",
     )
     yield from _limits(spec, options)
     yield from refuse_growth(
@@ -77,6 +78,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield from refuse_rules(spec, REFUSED)
     if facts.complete:
         yield from resources.check_region(facts)
+        yield from built_image.problems(spec, options)
         decision = decide(spec, options)
         yield from _machines(spec, decision, facts)
         yield from _profile(spec, options)

@@ -28,6 +28,8 @@ FIXED = {
     "runspec_aws/signed.py:LONGEST_S",
     "runspec_azure/signed.py:LONGEST_S",
     "runspec_azure/session/transport.py:LONGEST_PAUSE_S",
+    "runspec_aws/infrastructure/image_build.py:ANSWER_S",
+    "runspec_aws/infrastructure/image_registry.py:ANSWER_S",
     "runspec_aws/store/layout.py:STOP_S",
     "runspec_azure/signed.py:EARLY_S",
     "runspec_azure/batch/plan.py:STOP_S",

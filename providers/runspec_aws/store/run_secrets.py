@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from runspec_aws import timing
 from runspec_aws.naming import tags
 from runspec_aws.options import AwsOptions
 from runspec_aws.store.layout import store
@@ -12,7 +13,6 @@ from runspec_jobs.provider import Request, Scope, Spec, Step
 
 ROOT = "runspec"
 LOCAL = ("env:", "file:")  # sources that only the machine of the user can read
-SETTLE_S = 5.0  # operations are eventually consistent: .../secretsmanager/latest/apireference/
 
 
 def is_local(source: str) -> bool:
@@ -39,6 +39,7 @@ def steps(spec: Spec, run: str, options: AwsOptions) -> Iterator[Step]:
     https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_CreateSecret.html
     """
     own = tags(options, run=run, job=spec.name, store=store(options))
+    settle_s = timing.DEFAULT.settle_s  # operations are eventually consistent, as ListSecrets says
     for variable in carried(spec, options):
         name = f"{ROOT}/{run}/{variable}"
         do = _secrets(
@@ -48,7 +49,7 @@ def steps(spec: Spec, run: str, options: AwsOptions) -> Iterator[Step]:
             Tags=[{"Key": key, "Value": value} for key, value in own.items()],
         )
         title = f"make a secret for {variable} in Secrets Manager"
-        yield Step(f"secret-{variable}", title, Scope.RUN, do, deletion(name), SETTLE_S)
+        yield Step(f"secret-{variable}", title, Scope.RUN, do, deletion(name), settle_s)
 
 
 def values(spec: Spec, run: str, options: AwsOptions) -> Iterator[Step]:

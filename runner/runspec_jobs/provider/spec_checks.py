@@ -149,7 +149,10 @@ def check_entrypoint(spec: Spec, why: str, first: str = "") -> Iterator[Problem]
     """
     if spec.container.entrypoint:
         asked = f"docker image inspect --format '{{{{json .Config}}}}' {spec.container.image}"
-        hint = f"{first}write command: with the Entrypoint and Cmd that this prints: {asked}"
+        words = f"the Entrypoint and Cmd that this prints: {asked}"
+        if spec.container.build:
+            words = "the words of its ENTRYPOINT and CMD"
+        hint = f"{first}write command: with {words}"
         yield Problem(("container", "entrypoint"), why, hint, at="key")
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 
+from runspec_aws import client
 from runspec_jobs.engine.apply import fill_request
 from runspec_jobs.provider import File, MembershipChange, Request, State
 from tests.support.aws.moto_account import QUEUE, MotoAccount, moto_account
@@ -45,6 +46,27 @@ def test_call_sends_a_request_and_returns_what_it_names(account: MotoAccount) ->
 
     assert account.jobs[answers["job"]["jobId"]].job_name == RUN
     assert answers["record"] == {"Key": f"runspec/runs/{RUN}/record.json"}
+
+
+def test_listen_sets_who_hears_what_a_build_says(
+    account: MotoAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    def build(*_: object, **given: Any) -> dict[str, str]:
+        given["tell"]("STEP 1/2: FROM scratch")
+        return {"image": f"{given['image']}@sha256:1"}
+
+    monkeypatch.setattr(client, "build_and_push", build)
+    wanted = {"image": "registry.example.org/a", "file": None, "platform": "linux/amd64"}
+    account.client.listen(said.append)
+
+    found = account.client.stage(
+        Request("registry", "build_image", wanted), OneFile(), lambda *_: None
+    )
+
+    assert said == ["STEP 1/2: FROM scratch"]
+    assert found == {"image": "registry.example.org/a@sha256:1"}
 
 
 def test_find_returns_a_submitted_job_and_nothing_before(account: MotoAccount) -> None:

@@ -11,6 +11,7 @@ from runspec_aws.infrastructure.built_image import REHEARSED
 from runspec_aws.options import AwsOptions
 from runspec_jobs.provider import Facts, Source, Spec, Step
 from runspec_jobs.provider.job_manifest import CONTEXT
+from runspec_jobs.testing import documents
 from tests.support.aws.specs import PROFILE, spec
 from tests.unit.runspec_aws.test_plan import RUN
 
@@ -103,3 +104,22 @@ def test_what_hinders_the_push_is_said_before(profile: dict[str, Any], words: st
     found = check.problems(spec(container=BUILD), facts(**profile))
 
     assert [p for p in found if words in p.what and p.hint]
+
+
+def test_without_a_profile_nothing_hinders_it() -> None:
+    """`runspec validate` knows no profile: then the check is that of the spec alone."""
+    found = check.problems(spec(container=BUILD), Facts(AwsOptions(), complete=False))
+
+    assert [p.path for p in found if p.severity == "error"] == []
+
+
+def test_an_entrypoint_of_a_built_image_is_refused_without_a_name_that_it_lacks() -> None:
+    job = {"apiVersion": "runspec/v1", "name": "n", "provider": "aws-batch"}
+    wanted, _ = documents.parse_spec({**job, "container": {**BUILD, "entrypoint": "image"}})
+    assert wanted is not None
+
+    (mine,) = [p for p in check.problems(wanted, facts()) if p.path == ("container", "entrypoint")]
+
+    assert mine.hint is not None
+    assert "None" not in mine.hint
+    assert "end the Containerfile with ENTRYPOINT []" in mine.hint
