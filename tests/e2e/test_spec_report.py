@@ -82,7 +82,8 @@ def test_a_changed_spec_is_reported_with_its_cost_before_and_now() -> None:
 
 
 def test_a_spec_that_is_not_valid_fails_the_check_and_is_named_with_its_line() -> None:
-    commit({"jobs/train.yaml": SPEC.replace("timeout", "timeuot")})
+    other = SPEC.replace("train", "other")
+    commit({"jobs/train.yaml": SPEC.replace("timeout", "timeuot"), "jobs/other.yaml": other})
 
     code, text = report()
 

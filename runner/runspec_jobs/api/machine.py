@@ -259,8 +259,11 @@ def explain(asked: str) -> list[Entry]:
     rows = manual.find(asked)
     if not rows:
         takes = "name an exit code, a state, a term, a field of a spec, or words of a message"
+        places = ", ".join(f"runspec docs {page}" for page in manual.find_pages(asked)[:3])
+        hint = f"pages with these words: {places}" if places else ""
         raise UsageError(
-            f"nothing explains '{asked}'", did_you_mean(asked, manual.list_known()) or takes
+            f"nothing explains '{asked}'",
+            hint or did_you_mean(asked, manual.list_known()) or takes,
         )
     return rows
 

@@ -215,6 +215,24 @@ def cut_section(text: str, anchor: str) -> str | None:
     return None
 
 
+def find_pages(words: str) -> list[str]:
+    """Return the pages with all of *words*: first that of the name, then by headings with them, then by their share.
+
+    >>> find_pages("resume")[0]
+    'resume'
+    """
+    wanted = [re.compile(rf"\b{re.escape(word)}", re.IGNORECASE) for word in words.split()]
+    found = []
+    for name in list_page_names() if wanted else ():
+        text = read_page(name)
+        if all(word.search(text) for word in wanted):
+            heads = " ".join(line for line in text.splitlines() if PAGE_HEADING.match(line))
+            headed = all(word.search(heads) for word in wanted)
+            share = sum(len(word.findall(text)) for word in wanted) / len(text)
+            found.append((name != words.lower(), not headed, -share, name))
+    return [name for _, _, _, name in sorted(found)]
+
+
 def _list_places(text: str) -> Iterator[tuple[int, int, str]]:
     """Yield the number of the line of each anchor, the level of its heading, 0 for none, and the anchor."""
     fenced = False

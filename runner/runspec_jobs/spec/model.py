@@ -443,7 +443,7 @@ class Container(Model):
     build: Build | None = Field(
         default=None,
         description="Builds the image in place of naming one: `{context: ./, file: Containerfile}`. Only on "
-        "`local`, with podman or docker, and on `aws-batch`, which pushes it: see docs/aws-batch.md.",
+        "`local`, with podman or docker, and on `aws-batch`, which pushes it: see runspec docs aws-batch.",
     )
     python: Word | None = Field(
         default=None,

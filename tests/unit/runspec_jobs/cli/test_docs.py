@@ -97,6 +97,20 @@ def test_a_page_or_section_that_is_not_there_is_an_error(
     assert capsys.readouterr() == ("", f"runspec: {said}")
 
 
+@pytest.mark.parametrize(
+    ("asked", "place"),
+    [("RUNNABLE", "aws-batch"), ("docker", "images"), ("resume", "resume"), ("oom", "exit-codes")],
+)
+def test_explain_names_pages_with_words_that_no_table_explains(
+    asked: str, place: str, capsys: Capture
+) -> None:
+    assert run(["explain", asked]) == 2
+
+    hint = capsys.readouterr().err.partition("hint: pages with these words: ")[2]
+    assert hint.count("runspec docs ") <= 3
+    assert f"runspec docs {place}" in hint
+
+
 def test_programs_get_the_pages_or_the_text_of_one(capsys: Capture) -> None:
     assert run(["docs", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
