@@ -192,6 +192,17 @@ def test_resources_of_somebody_else_are_used_if_named_and_stay(
     assert "runspec-westeurope exists, and no runspec setup has made it" in capsys.readouterr().err
 
 
+def test_an_identity_that_somebody_made_anew_is_not_deleted(subscription: Subscription) -> None:
+    assert subscription.set_up() == 0
+    resources = subscription.azure.world.resources
+    (key,) = [one for one in resources if one.endswith("/userassignedidentities/runspec-jobs")]
+    resources[key] = {**resources[key], "tags": {"runspec-setup": "another"}}
+
+    assert subscription.undo() == 4  # the group is not empty
+
+    assert subscription.kinds() == ["resourcegroups", "userassignedidentities"]
+
+
 class Killed(BaseException):
     """The process ends here, as after kill -9: nothing but the journal is written."""
 

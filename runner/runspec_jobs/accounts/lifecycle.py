@@ -142,14 +142,15 @@ def load_provider(name: str) -> NamedProvider:
     """Return the provider *name*. Raises Unavailable if it has nothing to set up."""
     provider = registry.load(name)
     if not isinstance(provider, SupportsSetup):
-        able = [one for one in registry.list_installed() if _is_able(one)]
+        able = [one for one in registry.list_installed() if is_able(one)]
         raise Unavailable(
             f"'{name}' has nothing to set up", f"providers that have: {', '.join(able)}"
         )
     return cast(NamedProvider, provider)
 
 
-def _is_able(name: str) -> bool:
+def is_able(name: str) -> bool:
+    """Return whether the provider *name* is installed and can set up an account."""
     try:
         return isinstance(registry.load(name), SupportsSetup)
     except Unavailable:

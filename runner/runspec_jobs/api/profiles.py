@@ -146,6 +146,11 @@ def _is_unchanged(name: str) -> bool:
         return False
 
 
+def supports_setup(provider: str) -> bool:
+    """Return whether `set_up` can be used for a provider."""
+    return setups.is_able(provider)
+
+
 def set_up(
     provider: str,
     settings: Sequence[str] = (),

@@ -9,7 +9,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from runspec_jobs.api import machine
+from runspec_jobs.api import machine, profiles
 from runspec_jobs.cli import output
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.errors import OK, UsageError
@@ -41,6 +41,8 @@ def init(options: InitOptions) -> int:
         trust_it = f"runspec trust {shlex.quote(str(made.profile))}"
         new = "the new " if made.kept else ""
         output.tell(f"fill in {new}{made.profile}, then run: {trust_it}")
+        if profiles.supports_setup(provider):
+            output.tell(f"in an empty account, make all of it instead: runspec setup {provider}")
         output.tell(f"to check the profile: runspec doctor {provider}")
     elif made.missing is not None:
         output.tell(f"{made.existing} has no settings of {provider}; add and fill in these:")
