@@ -15,7 +15,9 @@ import pytest
 
 # Seconds of what takes longest, as a whole run had it; the others are taken for EACH_S a test.
 # `python -m tests.support.dealing_order FILE` writes this table from what `--junitxml FILE` of a whole run says.
+# What came later has a guess from its processor time: 2.5 s for each second, as five workers share two cores.
 LONG = {
+    "e2e/test_article_parallelcluster.py": 200.0,
     "e2e/test_elastic_torch.py": 160.0,
     "e2e/test_aws_spot.py": 160.0,
     "realnames/test_aws.py": 150.0,
@@ -27,25 +29,28 @@ LONG = {
     "e2e/test_azure.py": 110.0,
     "e2e/test_batchai_logs.py": 100.0,
     "faults/test_kill.py": 100.0,
+    "e2e/test_hands_on.py": 100.0,  # with the main job, which `test_main_job.py` finds done
     "e2e/test_elastic.py": 90.0,
     "e2e/test_podman.py": 90.0,
     "wherever_the_service_fails[aws-batch]": 90.0,
     "runspec_parallelcluster/check/test_validators.py": 80.0,
     "realnames/test_parallelcluster.py": 75.0,
     "e2e/test_azure_podman.py": 75.0,
-    "e2e/test_hands_on.py": 70.0,
     "e2e/test_slurm_cloud.py": 70.0,
     "e2e/test_aws_saved.py": 70.0,
     "e2e/test_aws_both.py": 65.0,
     "e2e/test_azure_elastic.py": 60.0,
     "e2e/test_aws_elastic.py": 60.0,
     "e2e/test_aws_following.py": 60.0,
-    "e2e/test_main_job.py": 60.0,
+    "e2e/test_article_aws_batch.py": 60.0,
+    "e2e/test_aws_logs.py": 60.0,
     "e2e/test_two_installs.py": 60.0,
     "e2e/test_slurm_logs.py": 55.0,
     "e2e/test_slurm_machines.py": 55.0,
     "wherever_the_service_fails[azure-batch]": 45.0,
     "e2e/test_slurm_torn.py": 45.0,
+    "e2e/test_elastic_pool.py": 45.0,
+    "e2e/test_horovod_trains.py": 45.0,  # takes longer, but Horovod has to be compiled before
     "e2e/test_slurm_elastic.py": 40.0,
     "e2e/test_elastic_notice.py": 30.0,
 }
