@@ -31,7 +31,7 @@ from typing import NamedTuple
 import pytest
 
 WORKERS = 2  # mutants that are judged at the same time
-SHARE_S = 20.0  # processor time: how long the tests of one mutant may take
+SHARE_S = 10.0  # processor time: how long the tests of one mutant may take
 CHILD_S = 300.0  # a child that takes longer is killed: a test that never ends sees its mutant
 CACHED = type(functools.cache(len))
 NEAREST = 60  # tests that are named for a mutant that is left over
@@ -164,21 +164,20 @@ class Judge:
 
     def _meet(self, change: Change | None, items: Sequence[pytest.Item]) -> tuple[str, int]:
         """Return the first of *items* that fails with *change*, or an empty text, and how many passed."""
-        reader, writer = os.pipe()
-        child = os.fork()
-        if not child:
-            with contextlib.suppress(BaseException):
-                os.close(reader)
-                self._run(change, items, writer)
-            os._exit(0)
-        os.close(writer)
-        until = time.monotonic() + CHILD_S
-        while os.waitpid(child, os.WNOHANG) == (0, 0):
-            if time.monotonic() > until:
-                os.kill(child, signal.SIGKILL)
-            time.sleep(0.02)
-        with open(reader) as stream:
-            lines = stream.read().splitlines()
+        # A file, because a pipe that nobody reads holds a child up when it is full.
+        with tempfile.TemporaryFile() as told:
+            child = os.fork()
+            if not child:
+                with contextlib.suppress(BaseException):
+                    self._run(change, items, told.fileno())
+                os._exit(0)
+            until = time.monotonic() + CHILD_S
+            while os.waitpid(child, os.WNOHANG) == (0, 0):
+                if time.monotonic() > until:
+                    os.kill(child, signal.SIGKILL)
+                time.sleep(0.02)
+            told.seek(0)
+            lines = told.read().decode().splitlines()
         # A child that ended without a last word was ended by the test that it ran.
         passed = max(0, len(lines) - 1)
         return ("" if lines[-1:] == ["(end)"] else (lines or ["(left over)"])[-1]), passed

@@ -30,6 +30,7 @@ def unseen(a):
 """
 TESTS = """\
 import sys
+import pytest
 sys.path.insert(0, "runner/p")
 import numbers_of_p
 
@@ -40,7 +41,8 @@ def test_double():
     assert numbers_of_p.double(2) == 4
     assert numbers_of_p.half(8) == 4
 
-def test_unseen():
+@pytest.mark.parametrize("n", range(600), ids="{:0120}".format)  # names of more than a pipe holds
+def test_unseen(n):
     numbers_of_p.unseen(1)
 
 numbers_of_p.double(2)  # is remembered when the mutant comes
@@ -77,12 +79,13 @@ def test_mutants_meet_the_tests_in_forks(tmp_path: Path) -> None:
     subprocess.run(words, cwd=tmp_path, env=env, check=True, capture_output=True)
 
     test = "tests/unit/p/test_numbers_of_p.py::test_"
+    unseen = [f"{test}unseen[{n:0120}]" for n in range(600)]
     found = sorted(Verdict(*json.loads(line)) for line in verdicts.read_text().splitlines())
     assert found == [
         Verdict(1, f"{test}double", 1, []),
         Verdict(2, f"{test}half", 0, []),
-        Verdict(3, "", 3, []),
-        Verdict(4, "", 0, [f"{test}half", f"{test}double", f"{test}unseen"]),
+        Verdict(3, "", 602, []),
+        Verdict(4, "", 0, [f"{test}half", f"{test}double", *unseen[:58]]),
     ]
 
 
