@@ -243,6 +243,18 @@ def test_a_subscription_without_cores_is_said(azure: resource_manager.Azure) -> 
     assert said(azure)["1 of 100 vCPUs in total are free"] is False
 
 
+@pytest.mark.parametrize("listed", [[], [{"name": "standardDDSv5Family", "coreQuota": None}]])
+def test_a_family_that_the_account_does_not_list_has_no_quota(listed: list[Any]) -> None:
+    account = {
+        "dedicatedCoreQuotaPerVMFamilyEnforced": True,
+        "dedicatedCoreQuotaPerVMFamily": listed,
+    }
+
+    (found,) = doctor._account_quotas(options(vm_size="Standard_D2ds_v5"), account)
+
+    assert found.what == "the quota of dedicated vCPUs of standardDDSv5Family is 0"
+
+
 def test_an_account_of_batchs_own_has_quotas_of_its_own(azure: resource_manager.Azure) -> None:
     azure.account |= {
         "poolAllocationMode": "BatchService",

@@ -56,6 +56,14 @@ def test_the_contract_refuses_a_provider_with_a_field_that_nobody_marked() -> No
     assert find_unmarked(Unmarked) == ["Unmarked.host", "Unmarked.both", "Half.more"]
 
 
+def test_a_model_of_two_fields_is_looked_at_once() -> None:
+    class Twice(Options):
+        one: Anyone[Half | None] = None
+        other: Anyone[Half | None] = None
+
+    assert find_unmarked(Twice) == ["Half.more"]
+
+
 def test_the_contract_takes_a_provider_whose_fields_are_marked() -> None:
     world: Any = World(Marked)
 

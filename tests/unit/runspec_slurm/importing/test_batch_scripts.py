@@ -167,6 +167,12 @@ def test_tasks_of_srun_become_processes() -> None:
     assert (spec.run or "").endswith("module load x\npython a.py --lr 0.1\n")
 
 
+def test_tasks_that_one_node_does_not_hold_ask_for_more_nodes() -> None:
+    spec = read(take("-n 8 --ntasks-per-node=3", body="srun ./solve\n"))
+
+    assert (spec.cluster.nodes.max, spec.processes_per_node) == (3, 3)
+
+
 def test_tasks_of_mpirun_become_processes_that_mpirun_starts() -> None:
     spec = read(take("--ntasks=8", body="mpirun -np 8 --mca btl tcp,self ./solve\n"))
 

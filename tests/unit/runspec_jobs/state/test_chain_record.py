@@ -1,0 +1,38 @@
+"""The record of a chain says which run each job has, and is read anew before it is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runspec_jobs.state import chain_record
+from runspec_jobs.state.chain_record import ChainRecord, note_run, note_want
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> ChainRecord:
+    return ChainRecord("all", tmp_path / "all.yaml", {"first": {}, "last": {"first": "succeeded"}})
+
+
+def test_the_record_with_the_new_run_is_returned_and_written(chain: ChainRecord) -> None:
+    note_run(chain, "first", "first-abc123", None)
+    found = note_run(chain, "last", "last-abc123", None)
+
+    assert found.runs == {"first": "first-abc123", "last": "last-abc123"}
+    assert chain_record._read(chain_record._file(chain.name, chain.path)) == found
+
+
+def test_no_run_is_noted_of_a_chain_that_is_to_end(chain: ChainRecord) -> None:
+    note_want(chain, "cancel")
+
+    found = note_run(chain, "first", "first-abc123", None)
+
+    assert (found.want, found.runs) == ("cancel", {})
+
+
+def test_a_run_that_another_command_noted_before_stays(chain: ChainRecord) -> None:
+    note_run(chain, "first", "first-abc123", None)
+
+    assert note_run(chain, "first", "first-xyz789", None).runs == {"first": "first-abc123"}
+    assert note_run(chain, "first", "first-xyz789", "first-abc123").earlier == ("first-abc123",)
