@@ -135,8 +135,11 @@ def test_a_path_that_is_elsewhere_in_the_job_is_so_in_the_scripts() -> None:
 
 def test_a_bucket_that_a_task_writes_becomes_an_output() -> None:
     mounts = "file_mounts:\n  /out: {name: $BUCKET, mode: MOUNT}\n"
-    (output,) = read_only(convert(f"envs: {{BUCKET: mine}}\nrun: a\n{mounts}")).outputs
+    imported = convert(f"envs: {{BUCKET: mine}}\nrun: a\n{mounts}")
+    (output,) = read_only(imported).outputs
 
+    said = "/out is an output, whose saves are in s3://mine, too"
+    assert [note for note in imported.notes if said in note]
     assert (output.name, output.path, output.sync) == ("mine", "/out", 60)
     assert output.target == "s3://mine"
     gcs = "file_mounts: {/out: {name: mine, store: gcs}}\n"
