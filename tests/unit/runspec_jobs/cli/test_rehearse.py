@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ import pytest
 
 from runspec_agent.base import file_lock
 from runspec_jobs.api import emulation
-from runspec_jobs.cli import apply, destroy
+from runspec_jobs.cli import apply, destroy, rehearse
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import RemoteError, Unavailable, UsageError
 from runspec_jobs.load import profile, registry, source as jobs
@@ -259,6 +260,22 @@ def test_a_signal_during_a_destructor_of_a_rehearsal_is_not_lost(
     assert run(["rehearse", str(job)]) == 130
 
     assert list(temporary.iterdir()) == []
+
+
+def test_any_other_error_of_a_destructor_of_a_rehearsal_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError
+
+    told: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda lost: told.append(lost.exc_type))
+
+    with rehearse._signals_as_interrupts():
+        Broken()
+
+    assert told == [ValueError]
 
 
 def test_an_interrupt_when_the_folder_of_a_rehearsal_is_made_leaves_nothing(
