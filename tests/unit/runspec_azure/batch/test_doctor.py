@@ -243,16 +243,18 @@ def test_a_subscription_without_cores_is_said(azure: resource_manager.Azure) -> 
     assert said(azure)["1 of 100 vCPUs in total are free"] is False
 
 
-@pytest.mark.parametrize("listed", [[], [{"name": "standardDDSv5Family", "coreQuota": None}]])
-def test_a_family_that_the_account_does_not_list_has_no_quota(listed: list[Any]) -> None:
-    account = {
+def test_a_family_that_the_account_does_not_list_has_no_quota(
+    azure: resource_manager.Azure,
+) -> None:
+    azure.account |= {
+        "poolAllocationMode": "BatchService",
         "dedicatedCoreQuotaPerVMFamilyEnforced": True,
-        "dedicatedCoreQuotaPerVMFamily": listed,
+        "dedicatedCoreQuotaPerVMFamily": [],
     }
 
-    (found,) = doctor._account_quotas(options(vm_size="Standard_D2ds_v5"), account)
+    found = said(azure, vm_size="Standard_D2ds_v5")
 
-    assert found.what == "the quota of dedicated vCPUs of standardDDSv5Family is 0"
+    assert found["the quota of dedicated vCPUs of standardDDSv5Family is 0"] is False
 
 
 def test_an_account_of_batchs_own_has_quotas_of_its_own(azure: resource_manager.Azure) -> None:

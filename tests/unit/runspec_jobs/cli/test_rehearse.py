@@ -16,7 +16,7 @@ import pytest
 
 from runspec_agent.base import file_lock
 from runspec_jobs.api import emulation
-from runspec_jobs.cli import apply, destroy, rehearse
+from runspec_jobs.cli import apply, destroy
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import RemoteError, Unavailable, UsageError
 from runspec_jobs.load import profile, registry, source as jobs
@@ -263,17 +263,21 @@ def test_a_signal_during_a_destructor_of_a_rehearsal_is_not_lost(
 
 
 def test_any_other_error_of_a_destructor_of_a_rehearsal_is_told(
-    monkeypatch: pytest.MonkeyPatch,
+    job: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Broken:
         def __del__(self) -> None:
             raise ValueError
 
+    def run_short(_: object) -> int:
+        Broken()
+        return 0
+
     told: list[type[BaseException]] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda lost: told.append(lost.exc_type))
+    monkeypatch.setattr(apply, "apply", run_short)
 
-    with rehearse._signals_as_interrupts():
-        Broken()
+    run(["rehearse", str(job)])
 
     assert told == [ValueError]
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_jobs.state import chain_record
-from runspec_jobs.state.chain_record import ChainRecord, note_run, note_want
+from runspec_jobs.state.chain_record import ChainRecord, current, note_run, note_want
 
 
 @pytest.fixture
@@ -20,7 +19,7 @@ def test_the_record_with_the_new_run_is_returned_and_written(chain: ChainRecord)
     found = note_run(chain, "last", "last-abc123", None)
 
     assert found.runs == {"first": "first-abc123", "last": "last-abc123"}
-    assert chain_record._read(chain_record._file(chain.name, chain.path)) == found
+    assert current(chain) == found
 
 
 def test_no_run_is_noted_of_a_chain_that_is_to_end(chain: ChainRecord) -> None:
