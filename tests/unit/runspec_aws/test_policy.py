@@ -43,6 +43,18 @@ def test_a_policy_for_a_queue_that_is_there_makes_none() -> None:
     assert not any(a.startswith(("batch:Create", "batch:Delete")) for a in actions)
 
 
+@pytest.mark.parametrize("queue", ["mine", "arn:aws:batch:eu-central-1:*:job-queue/mine"])
+def test_a_policy_names_a_queue_by_its_arn(queue: str) -> None:
+    wanted = spec()
+    with_queue = facts(wanted, queue=queue)
+
+    found = policy.policy(plan.steps(wanted, RUN, with_queue), with_queue.options)
+
+    (job,) = [statement for statement in found["Statement"] if statement["Sid"] == "Job"]
+    assert "arn:aws:batch:eu-central-1:*:job-queue/mine" in job["Resource"]
+    assert not [arn for arn in job["Resource"] if not arn.startswith("arn:")]
+
+
 @pytest.mark.parametrize(
     "region,partition",
     [("eu-central-1", "aws"), ("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")],
