@@ -331,7 +331,7 @@ PROFILE_TEMPLATE = """\
 # Azure Batch AI was retired on 31 March 2019: this is for rehearsals, exports, and endpoints with its API.
 providers:
   azure-batch-ai:
-    subscription: 00000000-0000-0000-0000-000000000000    # az account show --query id
+    subscription: 12345678-1234-1234-1234-123456789012    # az account show --query id
     location: eastus
     resource_group: runspec
     storage_account: mystorage

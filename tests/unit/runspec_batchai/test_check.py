@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from runspec_batchai import PROVIDER, discover, emulator
 from runspec_batchai.decision import decide
 from runspec_batchai.options import BatchAiOptions
 from runspec_jobs.diagnostics.problem import format_path
+from runspec_jobs.document import reader
+from runspec_jobs.load import profile
 from tests.support.azure.batch_ai_specs import facts, problems, spec
 
 TORCH = {"launch": "torchrun", "command": ["python", "a.py"]}
@@ -301,3 +304,15 @@ def test_an_image_of_one_machine_is_left_out_where_requirements_replace_it() -> 
     assert note.hint and f"images: {{'{image}': NAME}}" in note.hint
     assert (here.image, here.installs) == (None, True)
     assert (there.image, there.installs) == ("registry/x:1", False)
+
+
+def test_a_rehearsal_has_no_setting_that_is_refused_as_an_example() -> None:
+    blobs = SimpleNamespace(account="rehearsal", url="http://127.0.0.1:1")
+    document = reader.read(PROVIDER.first_profile().encode())
+    first, _ = profile.read(document.value)
+    assert first is not None
+
+    own = emulator.ways("http://127.0.0.1:2", blobs, {})
+
+    template = first.providers["azure-batch-ai"]
+    assert list(profile.find_placeholders(own, template, ())) == []
