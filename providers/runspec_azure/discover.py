@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -22,6 +22,7 @@ from runspec_jobs.provider import Finding, NoAnswer, RunspecError
 
 ACCOUNTS = "Microsoft.Batch/batchAccounts"
 API_VERSION = "2025-06-01"
+PERMISSIONS = "2022-04-01"  # the version of Microsoft.Authorization/permissions
 MODES = {"UserSubscription": "user-subscription", "BatchService": "batch-service"}
 MIB_IN_GIB = 1024
 
@@ -80,6 +81,34 @@ class Subscription:
                 raise NoAnswer("look for the Batch account: the reply lacks its id")
             resource = self.resources.resources.get_by_id(ids[0], api_version=API_VERSION)
         return {"location": resource.location, **(resource.properties or {})}
+
+    def permissions(self, kind: str, name: str, below: str = "") -> list[Mapping[str, Any]]:
+        """Return the permissions of the login on a resource, or what is *below* it; none if it is not shown.
+
+        *name* is its name, or its id if *kind* is empty; without a name, it is the Batch account.
+
+        https://learn.microsoft.com/rest/api/authorization/permissions/list-for-resource
+        """
+        with translated("look for the permissions of the login"):
+            where = name if not kind else self._find_id(kind, name or self.account_name)
+            if where is None:
+                return []
+            answer: Any = self.resources.resources.get_by_id(
+                f"{where.lstrip('/')}{below}/providers/Microsoft.Authorization/permissions",
+                api_version=PERMISSIONS,
+                cls=lambda response, resource, headers: response.http_response.json(),
+            )
+        listed = answer.get("value") if isinstance(answer, Mapping) else None
+        return [one for one in listed or () if isinstance(one, Mapping)]
+
+    def _find_id(self, kind: str, name: str) -> str | None:
+        ask = partial(
+            self.resources.resources.list, filter=f"resourceType eq '{kind}'", cls=elements
+        )
+        for resource in collected("Resources_List", ask):
+            if str(resource.name).lower() == name.lower() and resource.id:
+                return str(resource.id)
+        return None
 
     @property
     def mode(self) -> str | None:

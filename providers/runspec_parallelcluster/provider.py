@@ -73,6 +73,16 @@ class ParallelClusterProvider:
     def has_job_per_task(self, spec: Spec) -> bool:
         return has_several_tasks(spec) and not spec.cluster.nodes.elastic
 
+    def examine_job(self, spec: Spec, facts: Facts, steps: Sequence[Step]) -> Iterable[Finding]:
+        yield from self.examine(facts.options)
+        what = "doctor cannot check the rights of the login that pcluster needs to make a cluster"
+        yield Finding(
+            what,
+            True,
+            "see the page of AWS on IAM permissions in AWS ParallelCluster",
+            unknown=True,
+        )
+
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         decision = decide(spec, facts.options)
         of_job = job.facts(decision, facts)

@@ -20,8 +20,13 @@ ENOUGH_VCPUS = 2  # as many as the smallest machine has
 MORE = "request an increase in the portal: the Batch account, Quotas"
 
 
-def examine(options: BatchOptions, subscription: Subscription | None = None) -> Iterator[Finding]:
-    """Yield what exists and what is missing, most important first."""
+def examine(
+    options: BatchOptions, subscription: Subscription | None = None, *, job_nodes: int = 0
+) -> Iterator[Finding]:
+    """Yield what exists and what is missing, most important first.
+
+    For a job whose tasks have *job_nodes* nodes, the quotas that any job may need are left out.
+    """
     missing = [key for key in NEEDED if getattr(options, key) is None]
     for key in missing:
         yield Finding(f"the profile has no `{key}`", False, "runspec init --provider azure-batch")
@@ -40,10 +45,11 @@ def examine(options: BatchOptions, subscription: Subscription | None = None) -> 
     if images is None:
         return
     if options.pool:
-        yield from _pool(session, options.pool)
+        yield from _pool(session, options.pool, stops=job_nodes > 1)
     else:
         yield from _image(options, images)
-    yield from _subscription(options, subscription)
+    if not job_nodes or subscription is not None:
+        yield from _subscription(options, subscription, quotas=not job_nodes)
 
 
 def _store(session: Session) -> Iterator[Finding]:
@@ -81,7 +87,7 @@ def _delegation(session: Session) -> Finding:
     return asked(ask, f"the login can sign URLs for jobs (storage account {account})", hint)[0]
 
 
-def _pool(session: Session, name: str) -> Iterator[Finding]:
+def _pool(session: Session, name: str, *, stops: bool) -> Iterator[Finding]:
     """Check the profile's pool; a job of several nodes would wait for ever in a pool that does not support it.
 
     https://learn.microsoft.com/azure/batch/batch-mpi#requirements-for-multi-instance-tasks
@@ -95,7 +101,7 @@ def _pool(session: Session, name: str) -> Iterator[Finding]:
     if not pool.get("enableInterNodeCommunication") or slots != 1:
         message = f"pool {name} runs only jobs of one node: enableInterNodeCommunication is "
         message += f"{str(bool(pool.get('enableInterNodeCommunication'))).lower()}, taskSlotsPerNode {slots}"
-        yield Finding(message, True)
+        yield Finding(message, not stops, "use another pool, or remove pool from the profile")
     machine = pool.get("virtualMachineConfiguration", {})
     kind = "with an image" if machine.get("containerConfiguration") else "without an image"
     yield Finding(f"pool {name} runs only jobs {kind} ({pool.get('vmSize')})", True)
@@ -145,9 +151,12 @@ def _same(image: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
     return all(str(image.get(key)).lower() == value.lower() for key, value in wanted.items())
 
 
-def _subscription(options: BatchOptions, given: Subscription | None) -> Iterator[Finding]:
+def _subscription(
+    options: BatchOptions, given: Subscription | None, *, quotas: bool
+) -> Iterator[Finding]:
     if options.subscription is None and given is None:
-        yield Finding("the profile has no `subscription`: doctor cannot check quotas", True)
+        what = "the profile has no `subscription`: doctor cannot check quotas"
+        yield Finding(what, True, unknown=True)
         return
     subscription = given or opened(options)
     hint = "log in (az login) with the role Reader on the subscription"
@@ -165,6 +174,8 @@ def _subscription(options: BatchOptions, given: Subscription | None) -> Iterator
     message = f"{subscription.account_name} in {subscription.region}: {state}, {subscription.mode}"
     yield Finding(message, state == "Succeeded", "wait until it is ready, or see the portal")
     yield from _modes(options, subscription)
+    if not quotas:
+        return
     yield from _sizes(options, subscription, hint)
     if subscription.mode == "user-subscription":
         yield from _usages(options, subscription, hint)

@@ -40,6 +40,13 @@ def policy(steps: Iterable[Step], options: BatchOptions, *, of_job: bool) -> Map
     return {"to": to, "roles": [right.shown() for right in dict.fromkeys(rights)]}
 
 
+def doctor_policy(options: BatchOptions) -> Mapping[str, Any]:
+    """Return the role that doctor needs: it reads the account, quotas, VM sizes and the login's own permissions."""
+    where = f"/subscriptions/{options.subscription or 'SUBSCRIPTION'}"
+    right = Right("Reader", where, "quotas, VM sizes and the permissions of the login")
+    return {"to": "the login", "roles": [right.shown()]}
+
+
 def _login(options: BatchOptions) -> Iterator[Right]:
     """Yield the roles of the login. Keys need none, but the Resource Manager accepts no keys."""
     makes = bool(options.identity) and not options.pool

@@ -82,6 +82,14 @@ class AzureBatchProvider:
 
         return examine(options)
 
+    def examine_job(self, spec: Spec, facts: Facts, steps: Sequence[Step]) -> Iterable[Finding]:
+        from runspec_azure.batch.doctor_job import examine
+
+        return examine(spec, facts, steps)
+
+    def doctor_policy(self, options: Any) -> Mapping[str, Any]:
+        return policy.doctor_policy(options)
+
     def probes(self, options: Any) -> Sequence[Probe]:
         from runspec_azure.batch.probes import beliefs
 

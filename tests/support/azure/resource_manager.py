@@ -134,6 +134,8 @@ class Azure:
                 "batchSupportEndOfLife": "2029-06-30T00:00:00Z",
             }
         ]
+        # https://learn.microsoft.com/rest/api/authorization/permissions/list-for-resource
+        self.permissions: list[dict[str, Any]] = []
         self.pools: dict[str, dict[str, Any]] = {}
         self.container = True
         self.obeys = True  # conditions of writes to blobs
@@ -149,6 +151,8 @@ class Azure:
         if path == f"/subscriptions/{SUBSCRIPTION}/resources":
             one = {"id": ACCOUNT_ID, "name": "jobs", "type": "Microsoft.Batch/batchAccounts"}
             return 200, {"value": [one]}
+        if path.endswith("/providers/Microsoft.Authorization/permissions"):
+            return 200, {"value": self.permissions}
         if path == ACCOUNT_ID:
             return 200, {"id": ACCOUNT_ID, "location": "westeurope", "properties": self.account}
         if path.endswith("/Microsoft.Compute/skus"):
