@@ -13,7 +13,9 @@ from tests.emulators.azure_batch.stand import MACHINE, Stand, until
 from tests.support.requirements import need, need_root
 
 pytestmark = [pytest.mark.slow, pytest.mark.podman]
-SETTINGS = {"imageName": IMAGE, "containerRunOptions": "--rm --env GIVEN=x"}
+# The devices of GPUs of AMD, which no emulated machine has.
+OPTIONS = "--rm --env GIVEN=x --device=/dev/kfd --device=/dev/dri"
+SETTINGS = {"imageName": IMAGE, "containerRunOptions": OPTIONS}
 ROOT = {"autoUser": {"scope": "pool", "elevationLevel": "admin"}}
 
 
