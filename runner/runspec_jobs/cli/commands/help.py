@@ -108,7 +108,7 @@ def make_program() -> LazyGroup:
     short = " and ".join(f"{alias} is short for {name}" for alias, name in ALIASES.items())
     app.callback(
         invoke_without_command=True,
-        epilog=f"{short}. To explain an exit code or a message: runspec explain 75",
+        epilog=f"{short}. To explain an exit code or a message: runspec explain 75. The pages: runspec docs",
     )(_signed(ProgramOptions))
     group = get_command(app)
     assert isinstance(group, LazyGroup), "BUG: an app with a callback is a group"
