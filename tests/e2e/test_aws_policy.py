@@ -74,7 +74,9 @@ def test_no_call_falls_outside_the_policy(
         mounts=[{"name": "src", "source": "./src", "target": "/job/src"}],
         outputs=[{"name": "o", "path": "/job/o", "sync": "1s"}],
         cluster={"nodes": 2, "placement": "close", "disk": "40GiB"},
+        secrets={"TOKEN": {"from": "caller"}},
     )
+    monkeypatch.setenv("TOKEN", "s3cret")
     mine, of_job = printed(capsys, job), printed(capsys, "--job", job)
 
     first = ended(capsys, job)
@@ -103,7 +105,8 @@ def test_no_call_falls_outside_the_policy(
     assert {"batch:SubmitJob", "ec2:CreateLaunchTemplate", "s3:PutObject"} <= {
         a.action for a in asked
     }
-    assert {"s3:GetObject", "s3:PutObject", "s3:ListBucket"} <= {a.action for a in by_job}
+    read = {"s3:GetObject", "s3:PutObject", "s3:ListBucket", "secretsmanager:GetSecretValue"}
+    assert read <= {a.action for a in by_job}
     lists = {wire.query["prefix"][0] for wire in wires if "list-type" in wire.query}
     assert f"{tmp_path.name}/runs/{first['run']}/ends/" in lists
     needed = [s for s in mine["Statement"] if s["Sid"] not in OTHER_COMMANDS]

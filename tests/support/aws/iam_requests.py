@@ -124,7 +124,22 @@ def recorded(path: Path) -> Iterator[Wire]:
 
 
 def of_wire(wire: Wire) -> Iterator[Asked]:
+    if wire.headers.get("x-amz-target", "").startswith("secretsmanager."):
+        return of_secrets(wire)
     return of_ec2(wire) if b"Action=" in wire.body and wire.path == "/" else of_s3(wire)
+
+
+def of_secrets(wire: Wire) -> Iterator[Asked]:
+    """https://docs.aws.amazon.com/service-authorization/latest/reference/list_awssecretsmanager.html"""
+    operation, params = wire.headers["x-amz-target"].partition(".")[2], json.loads(wire.body)
+    if operation == "ListSecrets":
+        yield Asked("secretsmanager:ListSecrets")
+        return
+    name = params.get("SecretId") or params["Name"]
+    secret = name if name.startswith("arn:") else arn("secretsmanager", f"secret:{name}-a1b2c3")
+    yield Asked(f"secretsmanager:{operation}", secret)
+    if "Tags" in params:
+        yield Asked("secretsmanager:TagResource", secret)
 
 
 def of_ec2(wire: Wire) -> Iterator[Asked]:
