@@ -318,7 +318,8 @@ def _refuse_needed(name: str) -> None:
         hint = "destroy them, and what they share: " + "; ".join(
             [*(f"runspec destroy {record.run}" for record in alive[:3]), "runspec destroy --shared"]
         )
-        raise Conflict(f"{len(alive)} runs are on record that need what setup made", hint)
+        runs = "1 run needs" if len(alive) == 1 else f"{len(alive)} runs need"
+        raise Conflict(f"{runs} what setup made", hint)
     shared = [
         step
         for record, steps in end.list_shared_steps()
@@ -326,7 +327,8 @@ def _refuse_needed(name: str) -> None:
         if record.plan.provider == name
     ]
     if shared:
-        message = f"runs have left {len(shared)} shared resources that need what setup made"
+        left = "a shared resource that needs" if len(shared) == 1 else "shared resources that need"
+        message = f"runs have left {left} what setup made"
         raise Conflict(message, "delete these first: runspec destroy --shared")
 
 
