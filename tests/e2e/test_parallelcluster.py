@@ -106,3 +106,25 @@ def test_a_new_shell_has_a_cluster_made_for_it(runspec: Runspec, tmp_path: Path)
     lines = [line for line in said.splitlines() if not line.startswith("runspec:")]
     assert any(line.startswith("hello-shell-") for line in lines), said
     assert any(str(tmp_path / "workspace" / "environments") in line for line in lines), said
+
+
+def test_a_secret_of_the_shell_is_in_a_private_file_of_the_cluster(
+    runspec: Runspec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A `setup` comes before the program here as well."""
+    monkeypatch.setenv("TOKEN", "s3cret-s3cret")
+    (tmp_path / "hello.yaml").write_text(
+        SPEC.replace(
+            "command: [echo, hello]", "setup: echo ready > flag\nrun: cat flag; echo ${#TOKEN}"
+        )
+        + "secrets: {TOKEN: {from: caller}}\n"
+    )
+
+    said = runspec("apply", "hello.yaml")
+
+    assert "ready\n13\n" in said
+    workspace = [path for path in (tmp_path / "workspace").rglob("*") if path.is_file()]
+    with_it = [path for path in workspace if b"s3cret-s3cret" in path.read_bytes()]
+    assert [path.stat().st_mode & 0o777 for path in with_it] == [0o600]
+    runspec("destroy", "hello")
+    assert not [path for path in with_it if path.exists()]
