@@ -46,6 +46,8 @@ LONG = regex(
 # It is also used for a path, a number, a switch or a special token such as <|endoftext|>.
 RANDOM = regex(r"(?=.*[0-9])(?=.*[A-Za-z])[^<>${}~./\s][^<>${}\s]{7,}")
 
+# A name in a profile has a word or a dash; a key of an API, such as that of Weights & Biases, has neither.
+KEY_ALONE = regex(r"(?=(?:[a-z]*[0-9]){3})[a-z0-9]{20,}")
 SHORTEST = 6  # of a secret: a shorter value is a switch or a placeholder
 
 
@@ -61,6 +63,15 @@ def looks_secret(name: str, value: str) -> bool:
         return True
     named = NAMES.search(name) and not OTHERS.search(name)
     return bool(named and RANDOM.fullmatch(value))
+
+
+def is_pasted(name: str) -> bool:
+    """Return whether *name*, where the name of a secret is expected, is probably the secret.
+
+    >>> is_pasted("hf_" + 34 * "a"), is_pasted("c0ffee" * 6), is_pasted("wandb-team-2026-prod")
+    (True, True, False)
+    """
+    return bool(FORMATS.search(name) or KEY_ALONE.fullmatch(name))
 
 
 def is_named_secret(name: str, value: str) -> bool:

@@ -27,6 +27,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from runspec_jobs.diagnostics.secret_values import is_pasted
 from runspec_jobs.document.nodes import Text, resolve, resolve_kind
 
 KIB = 1024
@@ -419,6 +420,10 @@ def _read_secrets(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
     for name, given in value.items():
         if isinstance(given, Mapping) and name not in theirs:
             raise make_error(f"'{name}' is not the name of a secret", "write {from: caller}")
+        if isinstance(given, str) and is_pasted(given):
+            message = f"the value of '{name}' looks like the secret itself"
+            hint = f"remove it, and write {name}: caller: it is then read from your shell"
+            raise make_error(message, hint, private=True)
     names = read({name: "caller" if name in theirs else v for name, v in value.items()})
     return {name: SHELL + name if name in theirs else v for name, v in names.items()}
 

@@ -221,6 +221,14 @@ def test_what_a_hint_says_to_write_is_a_valid_field(hint: str) -> None:
     assert [p.what for p in wrong if "is not used" not in p.what and "sweep" not in p.what] == []
 
 
+@pytest.mark.parametrize("value", ["hf_" + 34 * "a", "a3c0ffee" * 5])
+def test_a_secret_in_place_of_its_name_is_refused_and_never_shown(value: str) -> None:
+    (found,) = problems(f"run: a\nsecrets: {{TOKEN: {value}}}\n")
+
+    assert found.what == "the value of 'TOKEN' looks like the secret itself"
+    assert found.private and value not in str(found)
+
+
 @pytest.mark.parametrize("word", sorted(peer_words.WORDS))
 def test_a_word_of_another_tool_is_no_field_of_a_spec(word: str) -> None:
     assert word not in Spec.model_fields

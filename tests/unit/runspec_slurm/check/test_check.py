@@ -89,6 +89,7 @@ REFUSED: dict[str, Row] = {
         {"cluster": {"gpus": 1}}, {"partition": "gpu", "gpu_request": "gpus-per-node"},
         with_(select="linear"), ("provider",), "select/cons_tres",
     ),
+    "one of two partitions is not there": ({}, {"partition": "gpu,big"}, FOUND, ("provider",), "no 'big'"),
     "a partition that is not there": ({}, {"partition": "gpus"}, FOUND, ("provider",), "no 'gpus'"),
     "a spot partition that is not there": (
         {"cluster": {"capacity": "spot"}}, {"spot_partition": "cheap"}, FOUND, ("provider",), "no 'cheap'",
@@ -325,7 +326,8 @@ def test_without_facts_nothing_is_said_that_the_profile_may_tell() -> None:
         {"workspace": "/a,b"},
         {"workspace": "/a:b"},
         {"workspace": "~other/x"},
-        {"partition": "a,b"},
+        {"partition": "a,,b"},
+        {"partition": "a,--wrap=x"},
         {"partition": "--wrap=x"},
         {"account": "a b"},
         {"python": "-c"},
