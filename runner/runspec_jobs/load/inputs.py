@@ -51,7 +51,7 @@ from runspec_jobs.provider import (
 from runspec_jobs.provider.job_manifest import CONTEXT, RECIPES
 from runspec_jobs.provider.types import NOT_YET
 from runspec_jobs.spec import validate
-from runspec_jobs.spec.model import Build
+from runspec_jobs.spec.models.container import Build
 from runspec_jobs.spec.requirements import RequirementsError, list_conda_lines, list_requirements
 from runspec_jobs.spec.scaling import select_size, write_size
 from runspec_jobs.state.downloads import download

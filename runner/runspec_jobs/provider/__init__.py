@@ -116,7 +116,9 @@ from runspec_jobs.provider.types import (
     Status,
 )
 from runspec_jobs.record_formats import check as check_format
-from runspec_jobs.spec.model import Capacity, Launch, Mount, Output, Spec
+from runspec_jobs.spec.model import Launch, Spec
+from runspec_jobs.spec.models.files import Mount, Output
+from runspec_jobs.spec.models.machines import Capacity
 
 __all__ = [
     "AlreadyExists",

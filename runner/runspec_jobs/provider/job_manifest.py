@@ -12,7 +12,8 @@ from runspec_jobs import record_formats
 from runspec_jobs.errors import NoAnswer
 from runspec_jobs.provider.steps import Step
 from runspec_jobs.provider.types import PARTS, Facts, SavedOutput, Source, copy_name
-from runspec_jobs.spec.model import Mount, Spec
+from runspec_jobs.spec.model import Spec
+from runspec_jobs.spec.models.files import Mount
 from runspec_jobs.spec.placeholders import SMOKE, Axis, list_axes
 
 FORMAT = "runspec.run/v1"

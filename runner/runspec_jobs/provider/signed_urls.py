@@ -10,7 +10,8 @@ from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.provider.job_manifest import digest_line
 from runspec_jobs.provider.payload import strip_usage
 from runspec_jobs.provider.types import Source
-from runspec_jobs.spec.model import Launch, Mount, Spec
+from runspec_jobs.spec.model import Launch, Spec
+from runspec_jobs.spec.models.files import Mount
 from runspec_jobs.spec.placeholders import Axis, list_axes, tasks, variable
 
 USAGE_SH = strip_usage()  # read here, because a plan reads nothing from the disk

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
 from runspec_jobs.provider.types import Options
-from runspec_jobs.spec.model import FOREIGN, Spec
+from runspec_jobs.spec.model import Spec
+from runspec_jobs.spec.models.files import FOREIGN
 from runspec_jobs.spec.placeholders import count_tasks, variable
 
 SecretCheck = Callable[[Path, str, str], Iterable[Problem]]

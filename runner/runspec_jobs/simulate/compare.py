@@ -9,7 +9,8 @@ from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.simulate.fleet import Dice
 from runspec_jobs.simulate.runs import Job, Outcome, simulate_elastic, simulate_gang
 from runspec_jobs.simulate.trace import Trace
-from runspec_jobs.spec.model import Capacity, Spec
+from runspec_jobs.spec.model import Spec
+from runspec_jobs.spec.models.machines import Capacity
 
 STAYS = "on-demand"
 POOLS: Mapping[Capacity, tuple[str, ...]] = {

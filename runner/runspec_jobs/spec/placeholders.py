@@ -20,7 +20,8 @@ from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
 from runspec_jobs.document.nodes import Map, Seq, Text, Value
 from runspec_jobs.regex import regex
 from runspec_jobs.spec.interpreter import SHELLS, interpreter
-from runspec_jobs.spec.model import PARAM, UNLIMITED, Spec
+from runspec_jobs.spec.model import PARAM, Spec
+from runspec_jobs.spec.models.container import UNLIMITED
 from runspec_jobs.spec.sweep import Random, Sweep
 from runspec_jobs.spec.types import KIB
 

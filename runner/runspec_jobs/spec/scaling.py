@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from runspec_jobs.document.nodes import Value, resolve_kind
-from runspec_jobs.spec.model import Nodes, Spec
+from runspec_jobs.spec.model import Spec
+from runspec_jobs.spec.models.machines import Nodes
 
 NAMED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 

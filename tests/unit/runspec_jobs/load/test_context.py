@@ -14,7 +14,7 @@ from runspec_jobs.load import inputs, registry
 from runspec_jobs.load.folder_scan import BundleError
 from runspec_jobs.provider import Facts, Source
 from runspec_jobs.spec import validate
-from runspec_jobs.spec.model import Build
+from runspec_jobs.spec.models.container import Build
 
 Make = Callable[..., Path]
 

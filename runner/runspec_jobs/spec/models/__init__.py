@@ -1,0 +1,1 @@
+"""The parts of a spec, each a frozen model; `spec.model` has the whole."""
