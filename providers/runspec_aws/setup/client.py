@@ -12,7 +12,14 @@ from runspec_aws.setup.finders import MISSING, Place, read_tags
 from runspec_aws.setup.options import AwsSetup
 from runspec_aws.setup.steps import MARK, Names
 from runspec_aws.setup.survey import open_session
-from runspec_jobs.provider import Conflict, RemoteError, Request, Response, Step
+from runspec_jobs.provider import (
+    Conflict,
+    CredentialsError,
+    RemoteError,
+    Request,
+    Response,
+    Step,
+)
 
 # What a later step or the settings need of an answer, by operation.
 KEPT: Mapping[str, Callable[[Mapping[str, Any]], Response]] = {
@@ -47,7 +54,17 @@ PAGE = 1000  # objects of one request: https://docs.aws.amazon.com/AmazonS3/late
 
 
 def connect(options: AwsSetup, survey: Mapping[str, Any], setup: str) -> AwsSetupClient:
-    return AwsSetupClient(options, survey, setup)
+    """Return the client. Raises CredentialsError if the login is one of another account than that of *survey*.
+
+    There, everything that a setup has made would look as if somebody had deleted it.
+    """
+    client = AwsSetupClient(options, survey, setup)
+    with translated("the identity of the caller"):
+        answer = client.place.session.look("sts").get_caller_identity()
+    if (account := got(answer, "Account")) != survey["account"]:
+        message = f"the login is of the account {account}, and the setup is in {survey['account']}"
+        raise CredentialsError(message, "log in there, or set AWS_PROFILE or account_profile")
+    return client
 
 
 class AwsSetupClient:
