@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from runspec_agent.base.light_typing import NamedTuple
-from runspec_aws.errors import code_of, got
+from runspec_aws.errors import got
 from runspec_aws.lookup import absent
 from runspec_aws.session import Session
 from runspec_aws.setup.steps import MARK, Names
-from runspec_jobs.provider import Conflict, CredentialsError, RemoteError, Response
+from runspec_jobs.provider import Conflict, CredentialsError, Response
 
 MISSING = frozenset(
     "404 NoSuchBucket NoSuchEntity NoSuchEntityException ResourceNotFoundException NoSuchTagSet "
@@ -25,7 +25,6 @@ MISSING = frozenset(
     "InvalidInternetGatewayID.NotFound InvalidVpcEndpointId.NotFound InvalidVpcEndpoint.NotFound "
     "InvalidAssociationID.NotFound InvalidRoute.NotFound Gateway.NotAttached".split()
 )
-ELSEWHERE = frozenset("301 PermanentRedirect".split())
 Params = Mapping[str, Any]
 
 
@@ -66,11 +65,12 @@ def find_bucket(place: Place, params: Params) -> Response | None:
     ) as exc:  # S3 refuses to say anything of a bucket that belongs to another account
         message = f"the bucket {name} belongs to another account, or your login may not see it"
         raise Conflict(message, hint) from exc
-    except RemoteError as exc:
-        if code_of(exc) in ELSEWHERE:
-            raise Conflict(f"the bucket {name} is in another region", hint) from exc
-        raise
-    return None if there is None else {"Bucket": name}
+    if there is None:
+        return None
+    # Botocore follows a redirect to another region.
+    if there.get("BucketRegion", place.names.region) != place.names.region:
+        raise Conflict(f"the bucket {name} is in another region: {there['BucketRegion']}", hint)
+    return {"Bucket": name}
 
 
 def read_bucket_tags(session: Session, name: str) -> dict[str, str]:
@@ -85,10 +85,12 @@ def _of_bucket(call: str) -> Callable[[Place, Params], Response | None]:
 
     def look(place: Place, params: Params) -> Response | None:
         name = params["Bucket"]
+        if find_bucket(place, params) is None:
+            return None
         ask = lambda: getattr(place.session.look("s3"), call)(Bucket=name)  # noqa: E731
         if absent(ask, f"{call} of {name}", MISSING) is not None:
             return {"Bucket": name}
-        if find_bucket(place, params) is None or MARK in read_bucket_tags(place.session, name):
+        if MARK in read_bucket_tags(place.session, name):
             return None
         return {"Bucket": name, "left": True}
 

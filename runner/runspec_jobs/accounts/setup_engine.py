@@ -66,7 +66,7 @@ def prepare(
     if record is not None:
         plan, setup = make_plan(provider, options, survey, record.name[-len(token) :])
     client = provider.connect_setup(options, survey, plan.run)
-    exists = _find_existing(plan, client)
+    exists = find_existing(plan, client)
     if record is not None and engine.is_made(record.plan, record.read_memory()):
         if all(exists):
             return Planned(plan, setup, record.about, client, exists, record)
@@ -92,7 +92,8 @@ def _find_same(plan: model.Plan, setup: Setup) -> SetupRecord | None:
     return newest
 
 
-def _find_existing(plan: model.Plan, client: SetupClient) -> list[bool]:
+def find_existing(plan: model.Plan, client: SetupClient) -> list[bool]:
+    """Return for each step whether its resource is there. Raises Conflict with everything that is somebody else's."""
     exists, conflicts = [], []
     for step in plan.steps:
         try:
@@ -100,8 +101,9 @@ def _find_existing(plan: model.Plan, client: SetupClient) -> list[bool]:
         except Conflict as exc:
             conflicts.append(exc)
     if conflicts:
+        messages = dict.fromkeys(exc.message for exc in conflicts)
         hints = dict.fromkeys(exc.hint for exc in conflicts if exc.hint)
-        raise Conflict("; ".join(exc.message for exc in conflicts), "; ".join(hints))
+        raise Conflict("; ".join(messages), "; ".join(hints))
     return exists
 
 

@@ -11,9 +11,17 @@ from botocore.exceptions import ClientError
 from runspec_aws.setup import client
 from runspec_aws.setup.client import connect
 from runspec_aws.setup.options import AwsSetup
-from runspec_jobs.provider import CredentialsError
+from runspec_aws.setup.steps import plan
+from runspec_jobs.accounts import setup_engine
+from runspec_jobs.plan.model import Plan
+from runspec_jobs.provider import Conflict, CredentialsError
 
 SURVEY = {"region": "eu-central-1", "account": "111122223333", "partition": "aws", "quotas": {}}
+SETTINGS = (
+    "get_public_access_block",
+    "get_bucket_encryption",
+    "get_bucket_lifecycle_configuration",
+)
 
 
 class Account:
@@ -50,3 +58,35 @@ def test_a_setup_is_not_undone_with_the_login_of_another_account(
 
     with pytest.raises(CredentialsError, match="999988887777, and the setup is in 111122223333"):
         connect(AwsSetup(), SURVEY, "aws-batch-abc123")
+
+
+def test_a_bucket_of_another_account_is_named_with_the_way_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    denied = dict.fromkeys(SETTINGS, refusal("GetBucket", "AccessDenied"))
+    log_in(monkeypatch, head_bucket=refusal("HeadBucket", "403"), **denied)
+
+    with pytest.raises(Conflict) as caught:
+        find_existing("bucket")
+
+    assert caught.value.message.count("belongs to another account") == 1
+    assert caught.value.hint == "choose another name: --set bucket=NAME"
+
+
+def test_a_bucket_of_another_region_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Botocore follows the redirect to the other region, so that the bucket answers."""
+    log_in(
+        monkeypatch, head_bucket={"BucketRegion": "us-west-2"}, **{name: {} for name in SETTINGS}
+    )
+
+    with pytest.raises(Conflict, match="is in another region"):
+        find_existing("bucket")
+
+
+def find_existing(start: str) -> list[bool]:
+    """Return whether each step exists of those whose ids begin with *start*."""
+    survey = {**SURVEY, "zones": ["a"]}
+    found = plan(AwsSetup(), survey, "aws-batch-abc123").steps
+    steps = tuple(step for step in found if step.id.startswith(start))
+    planned = Plan("aws-batch", "aws-batch-abc123", "", steps)
+    return setup_engine.find_existing(planned, connect(AwsSetup(), survey, planned.run))
