@@ -25,7 +25,7 @@ def export(setup: Setup) -> Exported:
     region = setup.settings["region"]
     notes = (
         f"whoever may make roles runs: {deploy} --region {region} --template-file FILE",
-        f"then: runspec setup aws-batch --set region={region}, which finds all of it and writes the profile",
+        f"then: runspec setup aws-batch --set region={region} SETTINGS, which finds all of it and writes the profile",
     )
     return Exported({"setup.json": write_template(setup)}, notes)
 

@@ -135,7 +135,14 @@ def export(name: str, settings: Sequence[str], path: Path) -> Sequence[str]:
                 file.write(content)
         except FileExistsError as exc:
             raise Conflict(f"{path} already exists", "name another file") from exc
-    return [note.replace("FILE", shlex.quote(str(path))) for note in exported.notes]
+    return [_fill_note(note, path, settings) for note in exported.notes]
+
+
+def _fill_note(note: str, path: Path, settings: Sequence[str]) -> str:
+    """Return *note* with what was told: a setup with other settings would look for things with other names."""
+    words = (f" --set {shlex.quote(setting)}" for setting in settings)
+    told = "".join(word for word in words if f"{word} " not in note)
+    return note.replace("FILE", shlex.quote(str(path))).replace(" SETTINGS", told)
 
 
 def load_provider(name: str) -> NamedProvider:

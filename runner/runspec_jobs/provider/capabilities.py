@@ -440,7 +440,8 @@ class SupportsSetup(Protocol):
     def export_setup(self, setup: Setup) -> Exported:
         """Return one file, in which another tool of the service makes the same, and how to use it. It is pure.
 
-        A later setup finds what was made with it.
+        A later setup finds what was made with it. In the notes, FILE and SETTINGS stand for the path of the file and
+        for what this setup was told.
         """
 
     def setup_policy(self, options: Any) -> Mapping[str, Any]:

@@ -164,3 +164,9 @@ def test_a_bucket_of_us_east_1_has_no_constraint() -> None:
 
     configuration = find_step(setup, "bucket").params["CreateBucketConfiguration"]
     assert list(configuration) == ["Tags"]
+
+
+def test_the_setup_after_a_template_is_told_the_settings_of_the_template() -> None:
+    notes = PROVIDER.export_setup(make()).notes
+
+    assert f"runspec setup aws-batch --set region={REGION} SETTINGS, which" in notes[1]

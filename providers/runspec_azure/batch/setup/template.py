@@ -46,7 +46,7 @@ def export(setup: Setup) -> Exported:
     told = f"--set resource_group={setup.settings['resource_group']} --set location={location}"
     notes = (
         f"whoever may make roles runs: {deploy}",
-        f"then: runspec setup azure-batch {told}, which finds all of it and writes the profile",
+        f"then: runspec setup azure-batch {told} SETTINGS, which finds all of it and writes the profile",
     )
     return Exported({"setup.json": json.dumps(write_template(setup), indent=2) + "\n"}, notes)
 

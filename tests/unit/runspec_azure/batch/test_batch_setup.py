@@ -82,3 +82,9 @@ def test_the_role_of_policy_setup_names_no_wildcards() -> None:
 
     assert "Microsoft.Authorization/roleAssignments/write" in role["Actions"]
     assert "*" not in json.dumps(role["Actions"])
+
+
+def test_the_setup_after_a_template_is_told_the_settings_of_the_template() -> None:
+    notes = PROVIDER.export_setup(make()).notes
+
+    assert "--set location=westeurope SETTINGS, which" in notes[1]

@@ -85,7 +85,10 @@ class TinyService:
         return {"rights": [options.size]}
 
     def export_setup(self, setup: Setup) -> Exported:
-        return Exported({"setup.txt": repr(setup.place)}, ("run: tiny FILE",))
+        return Exported(
+            {"setup.txt": repr(setup.place)},
+            ("run: tiny FILE", "then: setup --set place=x SETTINGS, again"),
+        )
 
 
 class TinyClient:
@@ -316,10 +319,17 @@ def test_a_provider_without_setups_names_those_with(service: TinyService) -> Non
 def test_an_export_makes_nothing_and_replaces_no_file(service: TinyService) -> None:
     notes = lifecycle.export("tiny", (), Path("out"))
 
-    assert (Path("out").read_text(), list(notes)) == ("'account a1'", ["run: tiny out"])
+    told = ["run: tiny out", "then: setup --set place=x, again"]
+    assert (Path("out").read_text(), list(notes)) == ("'account a1'", told)
     assert (service.things, setup_record.list_all()) == ({}, [])
     with pytest.raises(Conflict):
         lifecycle.export("tiny", (), Path("out"))
+
+
+def test_an_export_is_followed_by_a_setup_with_the_same_settings(service: TinyService) -> None:
+    notes = lifecycle.export("tiny", ("size=large", "shelf=a;b"), Path("out"))
+
+    assert notes[1] == "then: setup --set place=x --set size=large --set 'shelf=a;b', again"
 
 
 def test_a_record_that_was_cut_off_is_told_with_its_folder(service: TinyService) -> None:
