@@ -285,8 +285,9 @@ def undo(
             client = provider.connect_setup(options, about["survey"], record.name)
             kept += setup_engine.undo(record, client, reporter, with_data=with_data)
         if kept:
+            messages = dict.fromkeys(exc.message for exc in kept)
             hints = dict.fromkeys(exc.hint for exc in kept if exc.hint)
-            raise Conflict("; ".join(exc.message for exc in kept), "; ".join(hints))
+            raise Conflict("; ".join(messages), "; ".join(hints))
         removed = [path for record in records if (path := _remove_profile(record))]
     return Undone(titles, removed[0] if removed else None)
 

@@ -29,6 +29,7 @@ GROUP = r"/subscriptions/[^/]+/resourcegroups/[^/]+"
 PLACED = frozenset({"location", "tags"})
 GUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 CONFIRMS = "Succeeded"
+LISTS = ("/containers", "/shares", "/queues", "/tables", "/resources")
 
 
 class Kind(NamedTuple):
@@ -121,7 +122,10 @@ def _answer_list(world: World, method: str, path: str) -> Response | None:
         return Response(200, {"value": [row]})
     if method == "GET" and path.lower().endswith("/quotas"):
         return Response(200, {"accountQuota": settings.account_quota})
-    if method == "GET" and path.endswith(("/containers", "/resources")):
+    if method == "GET" and path.endswith("/pools"):
+        rows = [{"id": f"{path}/{pool.id}", "name": pool.id} for pool in world.pools.values()]
+        return Response(200, {"value": rows})
+    if method == "GET" and path.endswith(LISTS):
         above = path.lower().removesuffix("/resources")
         inside = [
             {"id": one["id"], "name": one["name"]}

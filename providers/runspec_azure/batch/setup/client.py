@@ -10,7 +10,7 @@ from azure.storage.blob import ContainerClient
 from runspec_azure.batch import timing
 from runspec_azure.batch.setup.manager import Manager
 from runspec_azure.batch.setup.options import BatchSetup
-from runspec_azure.batch.setup.steps import GROUPS, MARK, STORAGE, Names
+from runspec_azure.batch.setup.steps import BATCH, MARK, STORAGE, Names
 from runspec_azure.errors import code_of, translated
 from runspec_azure.session import clouds, transport
 from runspec_azure.timing import CLOCK
@@ -21,6 +21,14 @@ from runspec_jobs.provider import Conflict, NoAnswer, RemoteError, Request, Resp
 NOT_YET = frozenset({"PrincipalNotFound"})
 THERE = frozenset({"RoleAssignmentExists"})
 ASSIGNMENT = "/Microsoft.Authorization/roleAssignments/"
+LEAVING = ("Deleting", "Deleted")
+CONTAINERS = "blobServices/default/containers"
+# A setup makes none of these, and so --with-data does not delete them.
+OTHER_DATA = (
+    "fileServices/default/shares",
+    "queueServices/default/queues",
+    "tableServices/default/tables",
+)
 WITH_DATA = "to delete these too, add --with-data"
 
 
@@ -39,6 +47,7 @@ class BatchSetupClient:
         path, version = request.params["path"], request.params["version"]
         if request.operation == "delete_data":
             if self._is_ours(path, version):
+                self._refuse_pools()
                 self._delete(path, version)
             return {}
         if request.operation == "delete":
@@ -87,7 +96,7 @@ class BatchSetupClient:
         """Return a resource that exists and is not being deleted."""
         resource = self.manager.get(path, version)
         state = _read_state(resource)
-        return None if state in ("Deleting", "Deleted") else resource
+        return None if state in LEAVING else resource
 
     def settled(self, step: Step) -> bool:
         state = _read_state(self.manager.get(step.do.params["path"], step.do.params["version"]))
@@ -98,15 +107,16 @@ class BatchSetupClient:
     def _undo(self, path: str, version: str) -> Response:
         if not self._is_ours(path, version):
             return {}  # it is gone, or somebody else has made it since
+        self._refuse_pools()
         if path == self.names.container:
             self._refuse_blobs()
         elif path == self.names.storage:
-            rows = self.manager.list(f"{path}/blobServices/default/containers", STORAGE)
-            self._refuse_left(path, [str(row["name"]) for row in rows], WITH_DATA)
+            hint = f"add --with-data, which deletes the container {self.names.container_name} alone"
+            self._refuse_left(path, (CONTAINERS,), version, hint)
+            self._refuse_left(path, OTHER_DATA, version, "delete these first")
         elif path == self.names.group:
-            rows = self.manager.list(f"{path}/resources", GROUPS)
             hint = "delete these first, or keep the group, which costs nothing"
-            self._refuse_left(path, [str(row["name"]) for row in rows], hint)
+            self._refuse_left(path, ("resources",), version, hint)
         self._delete(path, version)
         return {}
 
@@ -120,7 +130,15 @@ class BatchSetupClient:
         marks = {**metadata, **(resource.get("tags") or {})}
         return self.setup in (marks.get(MARK), marks.get(MARK.replace("-", "_")))
 
-    def _refuse_left(self, path: str, names: list[str], hint: str) -> None:
+    def _refuse_pools(self) -> None:
+        """Raise Conflict if the account has pools: runs of other machines need it, its storage, identity and roles."""
+        if self._is_ours(self.names.batch, BATCH):
+            self._refuse_left(self.names.batch, ("pools",), BATCH, "delete these pools first")
+
+    def _refuse_left(self, path: str, lists: tuple[str, ...], version: str, hint: str) -> None:
+        """Raise Conflict if anything is in one of *lists* of a resource: it would be deleted with it."""
+        rows = [row for end in lists for row in self.manager.list(f"{path}/{end}", version)]
+        names = [str(row["name"]) for row in rows if _read_state(row) not in LEAVING]
         if names:
             shown = ", ".join(names[:3])
             raise Conflict(f"{path.rpartition('/')[2]} has {shown}, and stays", hint)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from runspec_azure.batch.setup.client import OTHER_DATA
 from runspec_azure.batch.setup.options import BatchSetup
 from runspec_azure.batch.setup.steps import MARK, Names, plan
 from runspec_azure.session.clouds import PUBLIC
@@ -120,7 +121,9 @@ def _list_actions(kind: str) -> Iterator[str]:
     yield from (f"{kind}/{verb}" for verb in ("read", "write", "delete"))
     if kind.endswith("/storageAccounts"):
         yield f"{kind}/listKeys/action"
+        yield from (f"{kind}/{end.replace('/default', '')}/read" for end in OTHER_DATA)
     if kind.endswith("/batchAccounts"):
+        yield f"{kind}/pools/read"
         yield "Microsoft.Batch/locations/quotas/read"
         yield "Microsoft.Resources/subscriptions/read"
         yield "Microsoft.Resources/subscriptions/resourceGroups/resources/read"

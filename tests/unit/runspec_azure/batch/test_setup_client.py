@@ -1,0 +1,88 @@
+"""The client of a setup on Azure: what keeps an account that the setup has made from its deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from runspec_azure.batch.setup import client
+from runspec_azure.batch.setup.options import BatchSetup
+from runspec_azure.batch.setup.steps import MARK, plan
+from runspec_jobs.provider import Conflict, Step
+
+SETUP = "azure-batch-abc123"
+SURVEY: dict[str, Any] = {
+    "subscription": "00000000-0000-0000-0000-000000000001",
+    "person": "00000000-0000-0000-0000-000000000002",
+    "location": "westeurope",
+    "quotas": {},
+}
+
+
+class Resources:
+    """A Resource Manager with what this setup has made, and what others have put *inside*, by how its path ends."""
+
+    def __init__(self, inside: Mapping[str, Any]) -> None:
+        self.inside, self.deleted = inside, list[str]()
+
+    def get(self, path: str, version: str) -> dict[str, Any] | None:
+        return None if path in self.deleted else {"tags": {MARK: SETUP}}
+
+    def list(self, path: str, version: str) -> list[Any]:
+        return [row for end, row in self.inside.items() if path.endswith(end)]
+
+    def send(self, method: str, path: str, version: str) -> None:
+        assert method == "DELETE"
+        self.deleted.append(path)
+
+
+def undo(monkeypatch: pytest.MonkeyPatch, name: str, inside: Mapping[str, Any]) -> Resources:
+    manager = Resources(inside)
+    monkeypatch.setattr(client, "Manager", lambda _: manager)
+    step: Step = next(s for s in plan(BatchSetup(), SURVEY, SETUP).steps if s.id == name)
+    assert step.undo is not None
+    client.connect(BatchSetup(), SURVEY, SETUP).call(step.undo)
+    return manager
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("storage", "/blobServices/default/containers"),
+        ("storage", "/fileServices/default/shares"),
+        ("storage", "/queueServices/default/queues"),
+        ("storage", "/tableServices/default/tables"),
+        ("batch", "/pools"),
+        ("identity", "/pools"),
+        ("role-jobs", "/pools"),
+    ],
+)
+def test_an_account_with_things_of_others_stays(
+    monkeypatch: pytest.MonkeyPatch, name: str, end: str
+) -> None:
+    with pytest.raises(Conflict, match="has theirs, and stays") as caught:
+        undo(monkeypatch, name, {end: {"name": "theirs"}})
+
+    assert caught.value.hint
+
+
+def test_data_stay_with_pools_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = Resources({"/pools": {"name": "theirs"}})
+    monkeypatch.setattr(client, "Manager", lambda _: manager)
+    data = plan(BatchSetup(), SURVEY, SETUP).data["container"]
+
+    with pytest.raises(Conflict, match="has theirs, and stays"):
+        client.connect(BatchSetup(), SURVEY, SETUP).call(data)
+
+    assert manager.deleted == []
+
+
+@pytest.mark.parametrize("name", ["storage", "batch"])
+def test_an_account_without_any_is_deleted(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    leaving = {"name": "old", "properties": {"provisioningState": "Deleting"}}
+
+    manager = undo(monkeypatch, name, {"/pools": leaving})
+
+    assert len(manager.deleted) == 1
