@@ -12,11 +12,15 @@ from azure.core.exceptions import HttpResponseError
 from azure.core.pipeline.policies import BearerTokenCredentialPolicy
 from azure.core.rest import HttpRequest
 
-from runspec_azure.errors import status_of, translated
+from runspec_azure.errors import code_of, status_of, translated
 from runspec_azure.session import clouds, transport
 from runspec_azure.session.clients import refuse_plain
 from runspec_azure.session.transport import TokenHosts
 from runspec_jobs.provider import RemoteError
+
+# The login is of another tenant or cloud, where all that a setup has made would look as if it were gone.
+# Its status is 404, as https://github.com/Azure/azure-cli/pull/30164 shows.
+ELSEWHERE = "SubscriptionNotFound"
 
 
 class Manager:
@@ -55,11 +59,11 @@ class Manager:
         return response.status_code, content
 
     def get(self, path: str, version: str) -> dict[str, Any] | None:
-        """Return a resource; None if there is none."""
+        """Return a resource; None if there is none. Raises RemoteError if the login does not know the subscription."""
         try:
             return self.send("GET", path, version)[1]
         except RemoteError as exc:
-            if status_of(exc) == 404:
+            if status_of(exc) == 404 and code_of(exc) != ELSEWHERE:
                 return None
             raise
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from azure.core.exceptions import HttpResponseError
 
 from runspec_azure.batch.setup import client
+from runspec_azure.batch.setup.manager import Manager
 from runspec_azure.batch.setup.options import BatchSetup
 from runspec_azure.batch.setup.steps import MARK, plan
-from runspec_jobs.provider import Conflict, Step
+from runspec_azure.errors import translated
+from runspec_jobs.provider import Conflict, RemoteError, Step
 
 SETUP = "azure-batch-abc123"
 SURVEY: dict[str, Any] = {
@@ -86,3 +90,24 @@ def test_an_account_without_any_is_deleted(monkeypatch: pytest.MonkeyPatch, name
     manager = undo(monkeypatch, name, {"/pools": leaving})
 
     assert len(manager.deleted) == 1
+
+
+def test_a_subscription_that_the_login_does_not_know_is_no_missing_resource(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer_404(monkeypatch, "ResourceGroupNotFound")
+    assert Manager.__new__(Manager).get("/subscriptions/s/resourceGroups/g", "v") is None
+
+    answer_404(monkeypatch, "SubscriptionNotFound")
+    with pytest.raises(RemoteError, match="SubscriptionNotFound"):
+        Manager.__new__(Manager).get("/subscriptions/s/resourceGroups/g", "v")
+
+
+def answer_404(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    def send(*_: Any) -> Any:
+        exc = HttpResponseError(code)
+        exc.status_code, exc.error = 404, SimpleNamespace(code=code, message=code)  # type: ignore[assignment]
+        with translated("GET g"):
+            raise exc
+
+    monkeypatch.setattr(Manager, "send", send)
