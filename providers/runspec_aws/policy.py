@@ -105,14 +105,17 @@ PRIVATE = re.compile(
 PUSH = (
     "ecr:BatchDeleteImage",
     "ecr:CompleteLayerUpload",
-    "ecr:CreateRepository",
-    "ecr:DeleteRepository",
     "ecr:DescribeImages",
-    "ecr:DescribeRepositories",
     "ecr:InitiateLayerUpload",
     "ecr:PutImage",
-    "ecr:TagResource",
     "ecr:UploadLayerPart",
+)
+# For a repository that runspec makes; one of the profile is somebody else's.
+OWN_REPOSITORY = (
+    "ecr:CreateRepository",
+    "ecr:DeleteRepository",
+    "ecr:DescribeRepositories",
+    "ecr:TagResource",
 )
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
 
@@ -212,6 +215,8 @@ def _images(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[s
     if arns := _repositories(_built(requests), options):
         yield _statement("Registry", ["ecr:GetAuthorizationToken"], ["*"])
         yield _statement("Images", (*PULL, *PUSH), arns)
+        if any(request.operation == "create_repository" for request in requests):
+            yield _statement("Repository", OWN_REPOSITORY, arns)
 
 
 def _repositories(images: Iterable[str], options: AwsOptions) -> list[str]:

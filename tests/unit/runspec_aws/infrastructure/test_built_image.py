@@ -79,11 +79,22 @@ def test_images_of_ecr_are_pushed_by_who_applies_and_pulled_by_the_execution_rol
 
     repository = ["arn:aws:ecr:eu-central-1:123456789012:repository/runspec/train"]
     assert client["Images"]["Resource"] == repository
-    assert {"ecr:PutImage", "ecr:CreateRepository", "ecr:BatchGetImage"} <= {
-        *client["Images"]["Action"]
-    }
+    assert {"ecr:PutImage", "ecr:BatchGetImage"} <= {*client["Images"]["Action"]}
+    assert client["Repository"]["Resource"] == repository
+    assert "ecr:CreateRepository" in client["Repository"]["Action"]
     assert client["Registry"]["Action"] == ["ecr:GetAuthorizationToken"]
     assert job["ExecutionImages"]["Resource"] == repository
+
+
+def test_a_repository_of_the_profile_may_be_neither_made_nor_deleted() -> None:
+    given = facts(images=f"{HOST}/team")
+
+    printed = policy.policy(steps(spec(container=BUILD), given).values(), given.options)
+
+    statements = {s["Sid"]: s for s in printed["Statement"]}
+    assert "ecr:PutImage" in statements["Images"]["Action"]
+    assert statements["Images"]["Resource"][0].endswith(":repository/team")
+    assert "Repository" not in str(printed).replace("Repositories", "")
 
 
 @pytest.mark.parametrize(
