@@ -152,8 +152,9 @@ class _Link:
             return basic
         given = dict(CHALLENGE.findall(challenge))
         realm = given.pop("realm", "")
-        schemes = ("https://", "http://") if is_loopback(self.name.host) else ("https://",)
-        if not realm.startswith(schemes):
+        parts = urllib.parse.urlsplit(realm)
+        on_machine = is_loopback(self.name.host) and is_loopback(parts.hostname or "")
+        if parts.scheme != "https" and not (parts.scheme == "http" and on_machine):
             raise RemoteError(f"{self.name.host} names no address that gives tokens by TLS")
         asked = urllib.parse.urlencode(
             {k: v for k, v in given.items() if k in ("service", "scope")}
@@ -216,14 +217,21 @@ def _files() -> Iterator[Path]:
 def _login_of(known: Mapping[str, Any], host: str) -> Login | None:
     key = HUB_KEY if host == HUB else host
     for name in (host, key):
-        helper = known.get("credHelpers", {}).get(name)
+        helper = (known.get("credHelpers") or {}).get(name)
         if helper:
             return _ask_helper(helper, name)
-        entry = known.get("auths", {}).get(name, {})
+        entry = (known.get("auths") or {}).get(name) or {}
         if entry.get("auth"):
-            user, _, password = base64.b64decode(entry["auth"]).decode().partition(":")
-            return Login(user, password)
+            return _read_login(entry["auth"])
     return _ask_helper(known["credsStore"], key) if known.get("credsStore") else None
+
+
+def _read_login(encoded: str) -> Login | None:
+    try:
+        user, _, password = base64.b64decode(encoded).decode().partition(":")
+    except ValueError:
+        return None
+    return Login(user, password)
 
 
 def _ask_helper(name: str, host: str) -> Login | None:

@@ -79,6 +79,16 @@ def test_a_token_is_asked_for_by_http_alone(server: Server) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("host", ["tokens.invalid", "localhost:1@tokens.invalid"])
+def test_a_login_is_not_sent_in_the_clear_to_another_host(server: Server, host: str) -> None:
+    realm = f'Bearer realm="http://{host}/token"'
+    server.answering = lambda _: Reply(401, {"WWW-Authenticate": realm})
+
+    with pytest.raises(RemoteError, match="names no address that gives tokens"):
+        find_digest(image(server), Login("me", "pw"))
+
+
+@pytest.mark.process
 def test_what_is_not_there_is_no_error(server: Server) -> None:
     server.answering = lambda _: Reply(404)
 
@@ -119,6 +129,26 @@ def test_the_login_is_that_of_podman_or_docker(
 
     assert found == [Login("me", "one"), Login("hub", "two"), None]
     assert "one" not in repr(found[0])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"auths": None, "credHelpers": None},
+        {"auths": {"a.example": None}},
+        {"auths": {"a.example": {"auth": "a"}}},
+        {"auths": {"a.example": {"auth": "/w=="}}},
+    ],
+)
+def test_a_login_that_cannot_be_read_is_none(
+    content: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    (tmp_path / "config.json").write_text(json.dumps(content))
+
+    assert find_login("a.example") is None
 
 
 def test_names_are_read_as_docker_reads_them() -> None:
