@@ -68,16 +68,22 @@ def build_and_push(
 
 def _find_engine() -> str:
     for name in ENGINES:
-        if shutil.which(name):
-            done = subprocess.run(
-                [name, "version"], capture_output=True, cwd="/", timeout=ANSWER_S, check=False
-            )
-            if done.returncode == 0:
-                return name
+        if shutil.which(name) and _answers(name):
+            return name
     message = "no container engine works on this machine, which container.build needs"
     raise Unavailable(
         message, "install podman, docker or buildah, or write container: {image: NAME}"
     )
+
+
+def _answers(engine: str) -> bool:
+    """Return whether *engine* works: the service of docker may be away, or hang."""
+    line = [engine, "version"]
+    try:
+        done = subprocess.run(line, capture_output=True, cwd="/", timeout=ANSWER_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def _write(bundle: Bundle, folder: Path, progress: Progress) -> None:
