@@ -111,11 +111,28 @@ def _login_words(
     folder.mkdir(mode=0o700)
     file = folder / "config.json"
     content = docker_auth({"registry": host, "user": login.user, "password": login.password})
+    if engine == "docker":
+        content |= _keep_context(folder)
     with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as text:
         json.dump(content, text)
     if engine == "docker":
         return ("--config", str(folder)), plain
     return (), ("--authfile", str(file), *plain)
+
+
+def _keep_context(folder: Path) -> dict[str, str]:
+    """Give *folder* the contexts of the user's docker, and return which one is in use: it names the service.
+
+    https://docs.docker.com/engine/manage-resources/contexts/
+    """
+    own = Path(os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker"))
+    if (own / "contexts").is_dir():
+        (folder / "contexts").symlink_to((own / "contexts").absolute())
+    try:
+        current = json.loads((own / "config.json").read_text()).get("currentContext")
+    except (OSError, ValueError, AttributeError):
+        return {}
+    return {"currentContext": current} if isinstance(current, str) else {}
 
 
 def _run(line: Sequence[str], verb: str, hint: str, tell: Tell) -> None:

@@ -1,14 +1,17 @@
-"""Which container engine builds an image."""
+"""Which container engine builds an image, and how it gets the login for the push."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runspec_aws.infrastructure import image_build
+from runspec_aws.infrastructure.image_registry import Login
 from runspec_jobs.provider import Unavailable
 
 
@@ -36,3 +39,32 @@ def test_without_an_engine_that_answers_there_is_a_way_out(monkeypatch: pytest.M
 
     with pytest.raises(Unavailable, match="no container engine works"):
         image_build._find_engine()
+
+
+def test_docker_pushes_by_the_service_that_has_built(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The folder of --config also says which service docker talks to: that of Docker Desktop, or a rootless one."""
+    own = tmp_path / "own"
+    (own / "contexts/meta").mkdir(parents=True)
+    (own / "config.json").write_text(json.dumps({"currentContext": "rootless", "credsStore": "x"}))
+    monkeypatch.setenv("DOCKER_CONFIG", str(own))
+    login, folder = Login("me", "pw"), tmp_path / "login"
+
+    before, after = image_build._login_words("docker", folder, "a.example/b:1", login)
+
+    assert (list(before), list(after)) == (["--config", str(folder)], [])
+    content = json.loads((folder / "config.json").read_text())
+    assert content == {"auths": {"a.example": {"auth": "bWU6cHc="}}, "currentContext": "rootless"}
+    assert (folder / "contexts").resolve() == own / "contexts"
+    modes = [path.stat().st_mode & 0o777 for path in (folder, folder / "config.json")]
+    assert modes == [0o700, 0o600]
+
+
+def test_podman_gets_the_login_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "login"
+
+    before, after = image_build._login_words("podman", folder, "a.example/b", Login("me", "pw"))
+
+    assert (list(before), list(after)) == ([], ["--authfile", str(folder / "config.json")])
+    assert [path.name for path in folder.iterdir()] == ["config.json"]
