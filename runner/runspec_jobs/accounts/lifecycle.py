@@ -94,7 +94,11 @@ def set_up(
         confirm(preview)
         record, answers = setup_engine.make(planned, reporter)
         filled = setup_record.fill_settings(record.about["settings"], answers)
-        made = _write_profile(record, preview, in_use, filled)
+        # It may have been edited meanwhile: the question waits for a person, and services take minutes.
+        fresh = _read_profile(provider)
+        made = _write_profile(
+            record, preview, fresh, filled, seen=_read_data(fresh) == _read_data(in_use)
+        )
     if preview.missing:  # what was made may have quotas of its own
         after = provider.plan_setup(options, provider.survey_account(options), record.name)
         return made._replace(notes=tuple(n for n in after.notes if n not in preview.notes))
@@ -108,6 +112,10 @@ def _read_profile(provider: NamedProvider) -> ProfileInUse:
         return in_use
     is_first = in_use.text.data == provider.first_profile().encode()
     return ProfileInUse(place=in_use.place) if is_first else in_use
+
+
+def _read_data(in_use: ProfileInUse) -> bytes | None:
+    return None if in_use.text is None else in_use.text.data
 
 
 def make_policy(name: str, settings: Sequence[str]) -> Mapping[str, Any]:
@@ -216,9 +224,17 @@ def _read_setting(setting: str) -> tuple[str, Any]:
 
 
 def _write_profile(
-    record: SetupRecord, preview: Preview, in_use: ProfileInUse, settings: Mapping[str, Any]
+    record: SetupRecord,
+    preview: Preview,
+    in_use: ProfileInUse,
+    settings: Mapping[str, Any],
+    *,
+    seen: bool,
 ) -> Made:
-    """Write what the profile lacks of *settings*; a profile that somebody else wrote gets no trust by that."""
+    """Write what the profile lacks of *settings*; a profile that somebody else wrote gets no trust by that.
+
+    *seen* says that its trust was checked as it is.
+    """
     path = in_use.path or Path(paths.PROFILE)
     known = in_use.get_settings(preview.provider)
     missing = {name: value for name, value in settings.items() if name not in known}
@@ -230,7 +246,8 @@ def _write_profile(
     if text is None:
         lines = profile_text.add_settings("", preview.provider, missing) or ""
         return Made(preview, settings, path, _is_trusted(path, old, own=own), lines)
-    trusted = own or not old or _is_trusted(path, old, own=own) or _has_no_other(in_use, preview)
+    alone = seen and _has_no_other(in_use, preview)
+    trusted = own or not old or _is_trusted(path, old, own=own) or alone
     data = (HEADER + text if not old else text).encode()
     if trusted and not own:  # before it is written: a process that is killed here is repeated
         trust.add(path, data)

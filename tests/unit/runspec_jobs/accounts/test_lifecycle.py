@@ -204,6 +204,27 @@ def test_a_profile_that_init_wrote_and_nobody_changed_is_replaced(service: TinyS
     assert "my-bucket" not in PROFILE.read_text()
 
 
+def test_a_profile_without_settings_that_need_trust_is_trusted_with_those_of_a_setup(
+    service: TinyService,
+) -> None:
+    PROFILE.write_text("prices: {tiny: 1.0}\nproviders:\n")
+
+    assert set_up().trusted
+
+
+def test_what_is_written_into_the_profile_meanwhile_stays_and_gets_no_trust(
+    service: TinyService,
+) -> None:
+    PROFILE.write_text("providers:\n  local: {}\n")
+    edited = "providers:\n  local: {}  # mine\n  tiny:\n    other: theirs\n"
+
+    made = set_up(confirm=lambda _: (PROFILE.write_text(edited), None)[1])
+
+    assert "# mine" in PROFILE.read_text() and "other: theirs" in PROFILE.read_text()
+    assert "box: id-box-small" in PROFILE.read_text()
+    assert not made.trusted
+
+
 def test_a_repeated_setup_makes_nothing_and_adds_no_record(service: TinyService) -> None:
     set_up("size=large")
 
