@@ -102,7 +102,7 @@ class AwsSetupClient:
         if tags is not None and tags.get(MARK) != self.setup:
             return {}  # it is gone, or somebody else has made it since
         try:
-            self._send(request)
+            _refuse_left(self._send(request))
         except RemoteError as exc:
             code = code_of(exc)
             if code in MISSING:
@@ -180,6 +180,17 @@ class AwsSetupClient:
 
     def settled(self, step: Step) -> bool:
         return True
+
+
+def _refuse_left(answer: Mapping[str, Any]) -> None:
+    """Raise RemoteError for what stays though the status is 200.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DeleteVpcEndpoints.html
+    """
+    for left in answer.get("Unsuccessful", ()):
+        error = left.get("Error", {})
+        if error.get("Code") not in MISSING:
+            raise RemoteError(f"{left.get('ResourceId')}: {error.get('Message')}")
 
 
 UNDOING = ("delete", "detach", "remove", "disassociate")

@@ -11,10 +11,10 @@ from botocore.exceptions import ClientError
 from runspec_aws.setup import client
 from runspec_aws.setup.client import connect
 from runspec_aws.setup.options import AwsSetup
-from runspec_aws.setup.steps import plan
+from runspec_aws.setup.steps import MARK, plan
 from runspec_jobs.accounts import setup_engine
 from runspec_jobs.plan.model import Plan
-from runspec_jobs.provider import Conflict, CredentialsError
+from runspec_jobs.provider import Conflict, CredentialsError, RemoteError, Request
 
 SURVEY = {"region": "eu-central-1", "account": "111122223333", "partition": "aws", "quotas": {}}
 SETTINGS = (
@@ -32,6 +32,8 @@ class Account:
 
     def look(self, service: str) -> Account:
         return self
+
+    make = look
 
     def __getattr__(self, operation: str) -> Any:
         def answer(**params: Any) -> Any:
@@ -81,6 +83,21 @@ def test_a_bucket_of_another_region_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
     with pytest.raises(Conflict, match="is in another region"):
         find_existing("bucket")
+
+
+def test_an_endpoint_that_was_not_deleted_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """EC2 answers with 200 and the ids of those that stay."""
+    error = {"Code": "OperationNotPermitted", "Message": "it is not yours to delete"}
+    tags = [{"Key": MARK, "Value": "aws-batch-abc123"}]
+    log_in(
+        monkeypatch,
+        describe_vpc_endpoints={"VpcEndpoints": [{"VpcEndpointId": "vpce-1", "Tags": tags}]},
+        delete_vpc_endpoints={"Unsuccessful": [{"Error": error, "ResourceId": "vpce-1"}]},
+    )
+    undo = Request("ec2", "delete_vpc_endpoints", {"VpcEndpointIds": ["vpce-1"]})
+
+    with pytest.raises(RemoteError, match="vpce-1: it is not yours to delete"):
+        connect(AwsSetup(), SURVEY, "aws-batch-abc123").call(undo)
 
 
 def find_existing(start: str) -> list[bool]:
