@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from runspec_aws.infrastructure.built_image import OWN
 from runspec_aws.naming import partition
 from runspec_aws.options import OWN_GROUP, AwsOptions
 from runspec_aws.resources import asks_region
@@ -445,6 +446,17 @@ def _execution(steps: Iterable[Step], options: AwsOptions) -> Iterator[dict[str,
     if parameters := [name for name in secrets if name not in kept]:
         arns = [_parameter(name, options) for name in parameters]
         yield _statement("ExecutionParameters", ["ssm:GetParameters"], arns)
+
+
+def list_own_rights(options: AwsOptions) -> list[dict[str, Any]]:
+    """Return what an execution role needs for the secrets and images that runspec makes for any job."""
+    secrets = _arn("secretsmanager", f"secret:{run_secrets.ROOT}/*", options)
+    images = _arn("ecr", f"repository/{OWN}*", options)
+    return [
+        _statement("ExecutionOwnSecrets", ["secretsmanager:GetSecretValue"], [secrets]),
+        _statement("ExecutionOwnRegistry", ["ecr:GetAuthorizationToken"], ["*"]),
+        _statement("ExecutionOwnImages", PULL, [images]),
+    ]
 
 
 def _parameter(name: str, options: AwsOptions) -> str:

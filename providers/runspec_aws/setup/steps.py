@@ -9,7 +9,7 @@ from typing import Any
 
 from runspec_aws import timing
 from runspec_aws.options import AwsOptions
-from runspec_aws.policy import VERSION, job_policy
+from runspec_aws.policy import VERSION, job_policy, list_own_rights
 from runspec_aws.setup.options import OWN_GROUP, QUOTAS, AwsSetup
 from runspec_jobs.provider import Request, Scope, Setup, Step
 
@@ -189,7 +189,8 @@ def list_rights(names: Names) -> tuple[list[Any], list[Any]]:
     statements = job_policy([job], filled)["Statement"]
     # The role that writes logs makes their group.
     of_execution = [s for s in statements if s["Sid"].startswith(("Execution", "LogGroup"))]
-    return [s for s in statements if s not in of_execution], of_execution
+    own = list_own_rights(filled)
+    return [s for s in statements if s not in of_execution], [*of_execution, *own]
 
 
 def _list_role(

@@ -104,6 +104,20 @@ def test_roles_may_be_taken_by_one_service_each_and_have_no_wildcard_actions() -
     assert not [action for action in actions if "*" in action]
 
 
+def test_the_execution_role_reads_the_secrets_and_images_that_runspec_makes() -> None:
+    (rights,) = (
+        step for step in plan(AwsSetup(), DEFAULT, "s").steps if step.id == "execution-rights"
+    )
+    statements = {s["Sid"]: s for s in json.loads(rights.do.params["PolicyDocument"])["Statement"]}
+
+    read = statements["ExecutionOwnSecrets"]
+    assert read["Action"] == ["secretsmanager:GetSecretValue"]
+    assert read["Resource"] == [f"arn:aws:secretsmanager:{REGION}:*:secret:runspec/*"]
+    assert statements["ExecutionOwnImages"]["Resource"] == [
+        f"arn:aws:ecr:{REGION}:*:repository/runspec/*"
+    ]
+
+
 def test_a_zero_quota_is_named_with_the_request_to_make() -> None:
     quotas = {"on-demand machines with GPUs (P)": 0, "spot machines without GPUs": 64}
 
