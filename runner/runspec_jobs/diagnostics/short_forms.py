@@ -6,6 +6,7 @@ import re
 
 QUOTES = "\u201c\u201d\u201e\u2018\u2019\u201a\u00ab\u00bb"  # typographic ones, which are letters to YAML
 HIGHER = re.compile(r"acc|f1|auc|score|reward|recall|precision|bleu|iou|map|r2|psnr", re.IGNORECASE)
+SOURCE = r"[./~]|\w+://"  # what a source begins with
 INDENT = "indent the lines that belong to it by two spaces"
 
 WHOLE = {
@@ -53,7 +54,11 @@ def suggest_items(field: str, given: object) -> str | None:
         return None
     text = given.strip() if isinstance(given, str) else ""
     if isinstance(given, dict) and len(given) == 1:
-        (target, source), *_ = given.items()
+        (key, source), *_ = given.items()
+        # Its key is the target, a name or, as docker writes it, the source.
+        target = str(key) if str(key).startswith("/") else f"/job/{_make_name(str(key))}"
+        if str(source).startswith("/") and re.match(rf"(?!/)({SOURCE})", str(key)):
+            target, source = source, str(key)
         text = f"{source}:{target}" if isinstance(source, str) and field == "mounts" else ""
     if not _is_place(text):
         text = "." if field == "mounts" else "results"
@@ -67,9 +72,10 @@ def _is_place(text: str) -> bool:
 
 def _make_mount(text: str) -> str:
     """Return a mount as YAML for a source, or for a source and target as docker writes them."""
-    match = re.fullmatch(r"(.+?):(/[^:]*?)(:(ro|rw|z|Z))?", text)
+    # What follows the colon of an address, such as s3://bucket, is no target.
+    match = re.fullmatch(r"(.+?):(/(?!/)[^:]*?)(:(ro|rw|z|Z))?", text)
     source, target = (match[1], match[2]) if match else (text, "")
-    if not re.match(r"[./~]|\w+://", source):
+    if not re.match(SOURCE, source):
         source = f"./{source}"
     name = _make_name(target or source) or "code"
     target = target if target.strip("/") else f"/job/{name}"

@@ -23,6 +23,10 @@ def explain(text: str) -> list[tuple[str, str | None]]:
         ("outputs", "", "[{name: results, path: /job/results}]"),
         ("mounts", ".", "[{name: code, source: ., target: /job/code}]"),
         ("mounts", "{/job/data: ./data}", "[{name: data, source: ./data, target: /job/data}]"),
+        ("mounts", "{data: ./sets}", "[{name: data, source: ./sets, target: /job/data}]"),
+        ("mounts", "{./sets: /job/a}", "[{name: a, source: ./sets, target: /job/a}]"),
+        ("mounts", "{data: /sets}", "[{name: data, source: /sets, target: /job/data}]"),
+        ("mounts", "store://sets/a", "[{name: a, source: store://sets/a, target: /job/a}]"),
         ("mounts", "sets/2024", "[{name: code, source: ./sets/2024, target: /job/code}]"),
         ("metric", "loss", "{name: loss, goal: min, pattern: 'loss[=: ]+([-+.0-9eE]+)'}"),
         ("metric", "val_acc", "{name: val_acc, goal: max, pattern: 'val_acc[=: ]+([-+.0-9eE]+)'}"),
@@ -43,6 +47,8 @@ def test_the_hint_for_a_short_form_is_valid(field: str, given: str, hint: str) -
     [
         ("outputs", "./results", "{name: results, path: /job/results}"),
         ("mounts", '".:/job/code"', "{name: code, source: ., target: /job/code}"),
+        ("mounts", "s3://bucket/data", "{name: data, source: s3://bucket/data, target: /job/data}"),
+        ("mounts", "s3://own/a:/job/b", "{name: b, source: s3://own/a, target: /job/b}"),
         ("mounts", '"./data:/data:ro"', "{name: data, source: ./data, target: /data}"),
     ],
 )
