@@ -154,10 +154,21 @@ class _Walk:
         except OSError:  # the link is saved, even if its end is missing or cannot be read
             info = None
         if info is not None and stat.S_ISREG(info.st_mode):
+            # Restored as a link, it would lead to nothing, and what it led to would be lost.
+            target = target if self._is_saved(name, target, real) else ""
             mode = info.st_mode & PERMISSIONS
             self.found.files[name] = Seen(real, version_of(info), mode, target)
         else:
             shape.links[name] = Link(target, mtime_ns)
+
+    def _is_saved(self, name: str, target: str, real: str) -> bool:
+        """Return whether the link *name* leads to a saved file; with patterns, not by way of other links."""
+        if self.wanted == EVERYTHING:
+            return True
+        inside = known_as(os.path.relpath(real, self.folder))
+        start = "" if target.startswith("/") else os.path.dirname(name)
+        straight = os.path.normpath(os.path.join(start, target.lstrip("/")))
+        return straight == inside and self.wanted.matches(inside)
 
     def _resolved(self, path: str, raw: str) -> Tuple[str, str]:
         """Return where a link leads, without links, and its target as in a manifest; "" if it leads out."""

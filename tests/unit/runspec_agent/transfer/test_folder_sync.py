@@ -79,6 +79,33 @@ def test_files_that_the_patterns_leave_out_are_not_saved(
     assert kept(target).keys() == tree(target).keys() == names
 
 
+@pytest.mark.parametrize(
+    ("patterns", "links"),
+    [
+        ({"include": ["best", "other"]}, {"best": "", "other": ""}),
+        ({"exclude": ["latest"]}, {"best": "deep/er/b", "other": ""}),
+        ({}, {"best": "deep/er/b", "other": "latest/b"}),
+    ],
+)
+def test_a_link_to_a_file_that_the_patterns_leave_out_is_saved_as_a_file(
+    source: Path,
+    target: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    patterns: dict[str, list[str]],
+    links: dict[str, str],
+) -> None:
+    (source / "latest").symlink_to("deep/er")
+    (source / "best").symlink_to("deep/er/b")
+    (source / "other").symlink_to("latest/b")
+    monkeypatch.setenv(folder_sync.FILES, json.dumps(patterns))
+
+    assert saved(source, target) == 0
+
+    files = parsed((target / MANIFEST).read_bytes(), MANIFEST).files
+    assert {name: files[name].link for name in links} == links
+    assert kept(target)["best"] == (source / "deep/er/b").read_bytes()
+
+
 def test_everything_is_saved_and_has_its_plain_name_in_the_end(source: Path, target: Path) -> None:
     assert saved(source, target) == 0
 
