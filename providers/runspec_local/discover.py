@@ -165,8 +165,8 @@ def _program(spec: Spec) -> Iterator[Finding]:
     name = (spec.command or ("",))[0]
     if not name or "/" in name or "$" in name or spec.setup or "PATH" in spec.env:
         return
-    if spec.container.requirements is not None and name.startswith("python"):
-        return  # the environment has one
+    if spec.container.requirements is not None:
+        return  # the environment has a Python, and the programs of its packages
     there = shutil.which(name)
     what = f"the program {name} is {there}" if there else f"there is no program {name} on PATH"
     yield Finding(what, there is not None, f"install {name}, or write its path in command")

@@ -106,6 +106,14 @@ def test_a_program_that_is_not_there_stops_a_process(capsys: Capture) -> None:
     assert "hint: install no-such-program, or write its path in command" in told
 
 
+def test_a_program_that_the_packages_of_the_job_bring_stops_no_process(capsys: Capture) -> None:
+    packages = {"requirements": ["no-such-program"]}
+
+    run(["doctor", write(command=["no-such-program"], container=packages)])
+
+    assert "there is no program" not in capsys.readouterr().out
+
+
 def test_a_secret_that_the_shell_lacks_stops_the_job_and_is_not_shown(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
