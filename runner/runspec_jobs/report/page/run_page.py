@@ -138,7 +138,10 @@ def _draw_failures(report: RunReport) -> Iterator[str]:
         option = f" --task {end.task}" * (tasks > 1) + f" --node {end.rank}" * (nodes > 1)
         yield f'<details open=""><summary>{escape(title)}</summary>'
         if end.lines:
-            yield f"<pre>{escape(cut(chr(10).join(end.lines), MOST_LOG))}</pre>"
+            text = "\n".join(end.lines)
+            # Why a program failed is in its last words.
+            shown = text if len(text) <= MOST_LOG else f"…{text[1 - MOST_LOG :]}"
+            yield f"<pre>{escape(shown)}</pre>"
         else:
             yield note("Its log is empty." if end.lines is not None else "Its log was not read.")
         yield f"{note(f'All of it: runspec logs {report.run}{option}')}</details>"

@@ -285,6 +285,15 @@ def test_the_end_of_the_log_of_a_failed_job_is_on_its_page_as_text() -> None:
     assert "✗ the job: exit code 137" in shown(page)
 
 
+def test_of_long_lines_of_a_log_the_last_ones_are_shown() -> None:
+    end = FailedLog(0, 0, ["x" * 5000, "Killed"])
+
+    page = run_page(failed()._replace(ends=[end]), when)
+
+    (text,) = [one.text or "" for one in parsed(page).iter("pre") if "Killed" in (one.text or "")]
+    assert text.startswith("…x") and text.endswith("x\nKilled") and len(text) == 4000
+
+
 def test_failed_tasks_beyond_those_with_a_log_are_counted() -> None:
     nodes = tuple(node(n, 0, State.FAILED, attempt(1, 90, 400, 1), exit_code=1) for n in range(12))
     ends = [FailedLog(n, 0, None if n else []) for n in range(10)]
