@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from runspec_agent.base.light_typing import NamedTuple
-from runspec_aws.errors import code_of, got, translated
+from runspec_aws.errors import FORBIDDEN, code_of, got, translated
 from runspec_aws.infrastructure import built_image, compute_environments
 from runspec_aws.infrastructure.image_build import find_built
 from runspec_aws.session import Session
@@ -21,6 +21,7 @@ NOTHING = frozenset(
     "ResourceNotFoundException RepositoryNotFoundException ImageNotFoundException".split()
 )
 Found = Mapping[str, Any] | None
+DOCTOR_RIGHTS = "runspec policy --doctor prints the rights that this check needs"
 
 
 class Kind(NamedTuple):
@@ -81,11 +82,16 @@ def absent(
 
 
 def asked(ask: Callable[[], Any], good: str, hint: str) -> tuple[Finding, Any]:
-    """Return a finding about *ask*, and its result; None if it was refused."""
+    """Return a finding about *ask*, and its result; None if it was refused.
+
+    What the caller may not see is unknown. A refusal of HEAD is one of the bucket, which jobs need.
+    """
     try:
         with translated(good):
             answer = ask()
     except RunspecError as exc:
+        if code_of(exc) in FORBIDDEN - {"403"}:
+            return Finding(exc.message, True, DOCTOR_RIGHTS, unknown=True), None
         return Finding(exc.message, False, hint), None
     return Finding(good, True), answer
 

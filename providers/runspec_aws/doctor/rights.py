@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from runspec_aws.errors import got
-from runspec_aws.lookup import asked
+from runspec_aws.lookup import DOCTOR_RIGHTS, asked
 from runspec_aws.options import AwsOptions
 from runspec_aws.policy import EXECUTION, OWN_ROLE, PRICES_SID, job_policy, policy
 from runspec_aws.session import Session
@@ -25,7 +25,6 @@ JOINING = (
     "ecs:SubmitTaskStateChange",
 )
 LOGGING = ("logs:CreateLogStream", "logs:PutLogEvents")
-DOCTOR_RIGHTS = "runspec policy --doctor prints the rights that this check needs"
 
 
 def caller(

@@ -79,6 +79,8 @@ class Account:
         return {"jobQueues": []}
 
     def get_role(self, **asked: Any) -> dict[str, Any]:
+        if asked["RoleName"] == "hidden":
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "not you"}}, "GetRole")
         if asked["RoleName"] != "job":
             raise ClientError({"Error": {"Code": "NoSuchEntity", "Message": "none"}}, "GetRole")
         return {"Role": {}}
@@ -93,11 +95,16 @@ def test_each_role_of_the_profile_is_looked_for(monkeypatch: pytest.MonkeyPatch)
     roles = {
         "job_role": "arn:aws:iam::123456789012:role/path/job",
         "execution_role": "arn:aws:iam::123456789012:role/gone",
+        "service_role": "arn:aws:iam::123456789012:role/hidden",
     }
     options = AwsOptions.model_validate(
         {"region": "us-east-1", "bucket": "bucket", "queue": "q", "files": "signed", **roles}
     )
 
-    found = [(f.what, f.ok) for f in doctor.examine(options) if "role" in f.what]
+    found = [(f.what, f.ok, f.unknown) for f in doctor.examine(options) if "role" in f.what]
 
-    assert found == [("job_role job", True), ("execution_role gone: none", False)]
+    assert found == [
+        ("job_role job", True, False),
+        ("execution_role gone: none", False, False),
+        ("service_role hidden: not you", True, True),  # what doctor may not see stops no job
+    ]
