@@ -60,7 +60,7 @@ PATIENCE_S = 30.0
 HARD = "ask for less, or set partition, account or qos in the profile: sinfo and sacctmgr show what there is"
 
 
-def examine(options: SlurmOptions) -> Iterator[Finding]:
+def examine(options: SlurmOptions, *, of_job: bool = False) -> Iterator[Finding]:
     """Yield the findings; checks that need something which is missing are left out."""
     connection = transport(options.host, options.ssh_options)
     said, done = _run(connection, HAVE, *COMMANDS)
@@ -75,7 +75,7 @@ def examine(options: SlurmOptions) -> Iterator[Finding]:
         return
     yield Finding(f"{connection.where} has Slurm's commands", True)
     yield _controller(connection)
-    yield from examine_workspace(connection, options)
+    yield from examine_workspace(connection, options, of_job=of_job)
     facts = query(connection, options)
     yield from _partitions(facts, options)
     yield from _tools(facts, options)
@@ -89,7 +89,7 @@ def examine_job(options: SlurmOptions, steps: Sequence[Step]) -> Iterator[Findin
     The arrays of a job are of one kind, so that the first speaks for all.
     """
     well = True
-    for finding in examine(options):
+    for finding in examine(options, of_job=True):
         well = well and finding.ok
         yield finding
     submits = [step.do.params for step in steps if step.do.operation == "sbatch"]
@@ -142,7 +142,10 @@ def _controller(connection: Transport) -> Finding:
     )
 
 
-def examine_workspace(connection: Transport, options: SlurmOptions) -> Iterator[Finding]:
+def examine_workspace(
+    connection: Transport, options: SlurmOptions, *, of_job: bool = False
+) -> Iterator[Finding]:
+    """Yield the findings about the workspace; *of_job*: only what stops a job is a problem."""
     said, done = _run(connection, TRY, options.workspace)
     name = f"the workspace {options.workspace}"
     if done is None:
@@ -157,7 +160,7 @@ def examine_workspace(connection: Transport, options: SlurmOptions) -> Iterator[
         # Logs and the settings of jobs are in the workspace, and may be nobody else's business.
         if owner != user or not mode.endswith("00"):
             hint = f"chmod 700 {options.workspace}"
-            yield Finding(f"other users can access {name} (mode {mode})", False, hint)
+            yield Finding(f"other users can access {name} (mode {mode})", of_job, hint)
         if kind in OWN_DISKS:
             hint = "set option workspace to a folder that the login node and all nodes share"
             yield Finding(f"{name} is on {kind}, which other machines cannot see", False, hint)

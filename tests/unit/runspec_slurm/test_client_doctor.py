@@ -71,6 +71,18 @@ def test_a_workspace_that_is_open_to_others_is_told(up: Cluster, tmp_path: Path)
     assert bad(found) == [f"other users can access the workspace {tmp_path}/open (mode 755)"]
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("of_job", [False, True])
+def test_a_workspace_that_is_open_to_others_stops_no_job(tmp_path: Path, of_job: bool) -> None:
+    tmp_path.chmod(0o755)
+    options = SlurmOptions(workspace=str(tmp_path))
+
+    found = list(doctor.examine_workspace(Here(), options, of_job=of_job))
+
+    (told,) = [one for one in found if one.what.startswith("other users can access")]
+    assert told.ok is of_job
+
+
 def submit(tmp_path: Path, *words: str) -> tuple[SlurmOptions, list[Step]]:
     options = SlurmOptions(workspace=str(tmp_path / "workspace"))
     argv = ["--parsable", "--job-name=n", "--nodes=1", "--output=log", *words]
