@@ -42,7 +42,7 @@ class Wanted(NamedTuple):
     """The patterns of the files of an output that are saved; all files match an empty *include*.
 
     A pattern without a slash is that of a name, in any folder; with one, that of a path in the output, in which `*` may
-    stand for several folders.
+    stand for several folders, and `**/` for none, as in other tools.
     """
 
     include: Sequence[str] = ()
@@ -66,7 +66,7 @@ class Wanted(NamedTuple):
 
 def _matches(path: str, pattern: str) -> bool:
     name = path if "/" in pattern else os.path.basename(path)
-    return fnmatch.fnmatchcase(name, pattern)
+    return any(fnmatch.fnmatchcase(name, p) for p in {pattern, pattern.replace("**/", "")})
 
 
 EVERYTHING = Wanted()

@@ -200,7 +200,7 @@ class Mount(Model):
 
 
 def _check_pattern(value: str) -> str:
-    if value.startswith("/") or value.endswith("/") or ".." in value.split("/"):
+    if {"", ".", ".."} & set(value.split("/")):  # no path of a file has such a part
         raise make_error(
             f"'{value}' is no pattern of files in the output", "write '*.pt' or 'logs/*'"
         )

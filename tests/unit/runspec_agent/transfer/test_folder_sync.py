@@ -61,6 +61,8 @@ def saved(source: Path, target: Path) -> int:
         ({"include": ["deep/*"], "exclude": ["*.tmp"]}, {"deep/er/b"}),
         ({"exclude": ["deep/er/*", "a"]}, {"deep/c.tmp"}),
         ({"include": ["er"]}, set()),
+        ({"include": ["**/a", "deep/**/c.tmp"]}, {"a", "deep/c.tmp"}),
+        ({"include": ["**/b"]}, {"deep/er/b"}),
     ],
 )
 def test_files_that_the_patterns_leave_out_are_not_saved(

@@ -105,6 +105,8 @@ def test_an_output_goes_where_the_job_has_an_identity(provider: str) -> None:
         ),
         ({"exclude": ["a/../b"]}, "'a/../b' is no pattern of files in the output"),
         ({"exclude": ["a/"]}, "'a/' is no pattern of files in the output"),
+        ({"include": ["./a"]}, "'./a' is no pattern of files in the output"),
+        ({"include": ["a//b"]}, "'a//b' is no pattern of files in the output"),
     ],
 )
 def test_a_pattern_stays_in_the_output(patterns: dict[str, list[str]], says: str) -> None:
