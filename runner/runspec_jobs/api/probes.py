@@ -168,7 +168,8 @@ def list_job_findings(job: Job) -> Iterator[Finding]:
     Nothing is made for the job. Of a job with several sizes, the largest is checked. A finding with `unknown` is about
     something that could not be checked.
     """
-    facts = job.sizes()[-1].inputs
+    sizes = job.spec.scaling.sizes if job.spec.scaling else (1,)
+    facts = job.sizes()[sizes.index(max(sizes))].inputs
     plan = model.make_plan(facts.provider, facts.spec, model.PREVIEW, facts.facts)
     steps = "1 step" if len(plan.steps) == 1 else f"{len(plan.steps)} steps"
     yield Finding(f"the spec is valid, and its plan has {steps}", True)

@@ -98,6 +98,19 @@ def test_doctor_checks_the_job_on_the_provider_that_is_typed(capsys: Capture) ->
     assert "train on local will run" in capsys.readouterr().out
 
 
+def test_of_several_sizes_the_largest_is_checked(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def examine(self: object, spec: Spec, facts: Facts, steps: Sequence[Step]) -> Iterable[Finding]:
+        return [Finding(f"{spec.cluster.nodes.max} nodes", True)]
+
+    monkeypatch.setattr(type(PROVIDER), "examine_job", examine)
+
+    assert run(["doctor", write(scaling=[1, 8, 2])]) == 0
+
+    assert "ok  local: 8 nodes" in capsys.readouterr().out
+
+
 def test_a_program_that_is_not_there_stops_a_process(capsys: Capture) -> None:
     assert run(["doctor", write(command=["no-such-program"])]) == 69
 
