@@ -23,6 +23,7 @@ from runspec_jobs.spec.models.retry import Retry, Signal
 from runspec_jobs.spec.needs import Needs
 from runspec_jobs.spec.sweep import Sweep
 from runspec_jobs.spec.types import (
+    Argument,
     EnvValue,
     Free,
     Key,
@@ -125,7 +126,7 @@ class Spec(Model):
         description="Number of samples in one step of the whole job, however many processes share them. "
         "The job finds it as `RUNSPEC_GLOBAL_BATCH`.",
     )
-    command: tuple[Free, ...] | None = Field(
+    command: tuple[Argument, ...] | None = Field(
         default=None,
         min_length=1,
         description="The program and its arguments. No shell reads them. Write either `command` or `run`.",

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from runspec_agent.base.retry_rules import APART
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
-from runspec_jobs.diagnostics.short_forms import has_typographic_quotes, remove_typographic_quotes
 from runspec_jobs.errors import UsageError
 from runspec_jobs.spec.interpreter import interpreter
 from runspec_jobs.spec.metric_rules import check_metric, check_scaling
@@ -70,10 +69,6 @@ def _check_program(spec: Spec) -> Iterator[Problem]:
     ):
         if words and not words[0]:
             yield Problem((key, 0), "the name of the program is empty")
-    for i, word in enumerate(spec.command or ()):
-        if has_typographic_quotes(word):
-            hint = f'write "{remove_typographic_quotes(word)}"'
-            yield Problem(("command", i), "typographic quotes are part of the word", hint)
     for where, text in _list_texts(spec):
         if "\0" in text:
             yield Problem(where, "a NUL character cannot be part of a command")

@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from runspec_jobs.diagnostics.secret_values import is_pasted
+from runspec_jobs.diagnostics.short_forms import has_typographic_quotes, remove_typographic_quotes
 from runspec_jobs.document.nodes import Text, resolve, resolve_kind
 
 KIB = 1024
@@ -112,6 +113,14 @@ def _explain_not_a_word(value: Text) -> tuple[str, str | None]:
 def _free(value: Any) -> Any:
     if isinstance(value, Text) and resolve_kind(value) == "null":
         raise make_error("no value", 'write "" for an empty value')
+    return value
+
+
+def _check_quotes(value: Any) -> Any:
+    # Within other quotes, and after `--` on the command line, they are meant.
+    if isinstance(value, Text) and value.plain and has_typographic_quotes(value):
+        hint = f'write "{remove_typographic_quotes(value)}"'
+        raise make_error("typographic quotes are part of the word", hint)
     return value
 
 
@@ -312,6 +321,7 @@ Word = Annotated[str, Field(min_length=1), BeforeValidator(_parse_word)]
 Free = Annotated[
     str, BeforeValidator(_free), WithJsonSchema({"type": ["string", "number", "boolean"]})
 ]
+Argument = Annotated[Free, BeforeValidator(_check_quotes)]
 EnvValue = Annotated[
     Free, WithJsonSchema({"oneOf": [{"type": ["string", "number", "boolean"]}, CALLER_SCHEMA]})
 ]

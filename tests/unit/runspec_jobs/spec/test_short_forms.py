@@ -76,6 +76,10 @@ def test_typographic_quotes_are_an_error_and_not_a_part_of_the_program() -> None
     assert hint == "write [python, train.py]"
 
 
+def test_typographic_quotes_within_others_are_meant() -> None:
+    assert explain("command: [echo, '„Hallo“', \"‘a’\"]\n") == []
+
+
 def test_the_name_of_a_gpu_in_place_of_a_number_is_told_where_to_write_it() -> None:
     ((_, hint),) = explain("command: ['true']\ncluster: {gpus: A-100}\n")
 
