@@ -60,8 +60,11 @@ PATIENCE_S = 30.0
 HARD = "ask for less, or set partition, account or qos in the profile: sinfo and sacctmgr show what there is"
 
 
-def examine(options: SlurmOptions, *, of_job: bool = False) -> Iterator[Finding]:
-    """Yield the findings; checks that need something which is missing are left out."""
+def examine(options: SlurmOptions, job: Sequence[str] | None = None) -> Iterator[Finding]:
+    """Yield the findings; checks that need something which is missing are left out.
+
+    With the options of sbatch for one *job*, only what stops that job is a problem.
+    """
     connection = transport(options.host, options.ssh_options)
     said, done = _run(connection, HAVE, *COMMANDS)
     if done is None:
@@ -75,9 +78,9 @@ def examine(options: SlurmOptions, *, of_job: bool = False) -> Iterator[Finding]
         return
     yield Finding(f"{connection.where} has Slurm's commands", True)
     yield _controller(connection)
-    yield from examine_workspace(connection, options, of_job=of_job)
+    yield from examine_workspace(connection, options, of_job=job is not None)
     facts = query(connection, options)
-    yield from _partitions(facts, options)
+    yield from _partitions(facts, options) if job is None else check_partitions(facts, job)
     yield from _tools(facts, options)
     yield from _federation(connection)
     yield _memory(facts, Queue(WorkspaceStore(connection, options.workspace)))
@@ -88,11 +91,11 @@ def examine_job(options: SlurmOptions, steps: Sequence[Step]) -> Iterator[Findin
 
     The arrays of a job are of one kind, so that the first speaks for all.
     """
+    submits = [step.do.params for step in steps if step.do.operation == "sbatch"]
     well = True
-    for finding in examine(options, of_job=True):
+    for finding in examine(options, submits[0]["argv"] if submits else ()):
         well = well and finding.ok
         yield finding
-    submits = [step.do.params for step in steps if step.do.operation == "sbatch"]
     if not well or not submits:
         return
     connection = transport(options.host, options.ssh_options)
@@ -187,6 +190,19 @@ def _partitions(facts: Mapping[str, Any], options: SlurmOptions) -> Iterator[Fin
             yield Finding(f"there is no partition {name}", False, f"use one of {', '.join(there)}")
         else:
             yield _partition(name, there[name])
+
+
+def check_partitions(facts: Mapping[str, Any], job: Sequence[str]) -> Iterator[Finding]:
+    """Yield a finding about each partition of the job, of which one is enough. Slurm says which do not exist."""
+    there: Mapping[str, Mapping[str, Any]] = facts.get("partitions", {})
+    start = "--partition="
+    named = [
+        name for word in job if word.startswith(start) for name in word[len(start) :].split(",")
+    ]
+    default = [name for name, partition in there.items() if partition["default"]]
+    found = [_partition(name, there[name]) for name in named or default if name in there]
+    well = any(finding.ok for finding in found)
+    yield from (finding._replace(ok=finding.ok or well) for finding in found)
 
 
 def _partition(name: str, said: Mapping[str, Any]) -> Finding:

@@ -83,6 +83,25 @@ def test_a_workspace_that_is_open_to_others_stops_no_job(tmp_path: Path, of_job:
     assert told.ok is of_job
 
 
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (["--partition=long"], []),
+        (["--partition=down,long"], []),  # Slurm uses the one that can start the job
+        (["--partition=down"], ["partition down is down: 1 nodes, 4 cpus each"]),
+        ([], []),  # the default one
+    ],
+)
+def test_only_partitions_of_the_job_stop_it(words: list[str], wrong: list[str]) -> None:
+    about = {"nodes": 1, "cpus": 4, "memory_mb": 0, "gpus": {}}
+    states = {"down": "down", "long": "up"}
+    partitions = {
+        name: {**about, "state": state, "default": name == "long"} for name, state in states.items()
+    }
+
+    assert bad(list(doctor.check_partitions({"partitions": partitions}, words))) == wrong
+
+
 def submit(tmp_path: Path, *words: str) -> tuple[SlurmOptions, list[Step]]:
     options = SlurmOptions(workspace=str(tmp_path / "workspace"))
     argv = ["--parsable", "--job-name=n", "--nodes=1", "--output=log", *words]
