@@ -302,6 +302,7 @@ class Run:
     ) -> Status:
         """Wait until the run has ended, and return its status; *on_line* gets every line of the log.
 
+        It also gets the current text of a line that overwrites itself, as `logs` does, with `ended` false.
         Tasks are stopped early if the metric of the spec says so, and outputs are published. Raises TimedOut after
         *timeout_s* seconds; the run goes on then.
         """
