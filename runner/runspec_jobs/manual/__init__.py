@@ -210,8 +210,14 @@ def cut_section(text: str, anchor: str) -> str | None:
     places = list(_list_places(text))
     for number, (line, level, found) in enumerate(places):
         if found == anchor:
-            ends = (at for at, other, _ in places[number + 1 :] if 0 < other <= (level or 6))
-            return "\n".join(lines[line : next(ends, len(lines))]).rstrip() + "\n"
+            rest = places[number + 1 :]
+            # An anchor alone before a heading is an older name of its section.
+            if rest and not level and not "".join(lines[line + 1 : rest[0][0]]).strip():
+                start, depth, _ = rest.pop(0)
+            else:
+                start, depth = line, level
+            ends = (at for at, other, _ in rest if 0 < other <= (depth or 6))
+            return "\n".join(lines[start : next(ends, len(lines))]).rstrip() + "\n"
     return None
 
 

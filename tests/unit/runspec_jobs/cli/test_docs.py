@@ -78,6 +78,15 @@ def test_a_section_ends_at_no_heading_inside_a_block_of_code() -> None:
     assert manual.cut_section(text, "no-heading") is None
 
 
+def test_a_written_anchor_before_a_heading_begins_its_section() -> None:
+    text = (
+        '# A\n\n<a id="old"></a>\n\n## B\nb\n\n### C\nc\n\n## D\nsee <a id="in"></a>\nd\n\n## E\n'
+    )
+
+    assert manual.cut_section(text, "old") == "## B\nb\n\n### C\nc\n"
+    assert manual.cut_section(text, "in") == 'see <a id="in"></a>\nd\n'
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
