@@ -76,8 +76,6 @@ def parse_whole(value: Any) -> Any:
         if resolve_kind(value) != "int":
             # In quotes, YAML reads digits as text.
             hint = "remove the quotes" if not value.plain and value.isdecimal() else None
-            if match := GPU_TYPE.fullmatch(value):
-                hint = f"write gpus: 1 and gpu_type: {match[1]}{match[2]}"
             raise make_error(f"'{value}' is not a whole number", hint)
         number = resolve(value)
         if not -LARGEST <= number <= LARGEST:
@@ -93,6 +91,13 @@ def _parse_truth(value: Any) -> Any:
         if resolve_kind(value) != "bool":
             raise make_error(f"'{value}' is not true or false")
         return resolve(value)
+    return value
+
+
+def _check_gpus(value: Any) -> Any:
+    if isinstance(value, Text) and (match := GPU_TYPE.fullmatch(value)):
+        hint = f"write gpus: 1 and gpu_type: {match[1]}{match[2]}"
+        raise make_error(f"'{value}' is not a whole number", hint)
     return value
 
 
@@ -311,6 +316,7 @@ def make_serializer(form: Callable[[Any], str]) -> PlainSerializer:
 Whole = Annotated[int, BeforeValidator(parse_whole)]
 Natural = Annotated[int, Field(ge=0), BeforeValidator(parse_whole)]
 Positive = Annotated[int, Field(ge=1), BeforeValidator(parse_whole)]
+Gpus = Annotated[Positive, BeforeValidator(_check_gpus)]
 Tries = Annotated[int, Field(ge=1, le=10), BeforeValidator(parse_whole)]
 Sha256 = Annotated[
     str,

@@ -22,6 +22,7 @@ from runspec_jobs.document.nodes import Text, resolve_kind
 from runspec_jobs.spec.types import (
     BYTES,
     Bytes,
+    Gpus,
     Model,
     Positive,
     Word,
@@ -232,7 +233,7 @@ class Cluster(Model):
         )
     )
     memory: Bytes | None = Field(default=None, description="Main memory, such as `16GiB`.")
-    gpus: Positive | None = Field(default=None, description="Number of GPUs.")
+    gpus: Gpus | None = Field(default=None, description="Number of GPUs.")
     gpu_types: Annotated[
         tuple[Word, ...],
         BeforeValidator(_list_gpu_types),
