@@ -109,6 +109,7 @@ ENTRIES: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("readonly", "ro"), "write mode: ro"),
     },
     "outputs": {
+        **dict.fromkeys(("files", "patterns", "glob", "paths"), "write include: ['*.pt']"),
         **dict.fromkeys(("dir", "folder", "directory", "source", "src", "local"), "write path: /job/out"),
         **dict.fromkeys(
             ("destination", "dst", "url", "uri", "to", "bucket"), "write target and the address in a store"

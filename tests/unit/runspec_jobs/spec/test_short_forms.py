@@ -59,6 +59,15 @@ def test_the_hint_for_an_item_of_a_short_form_is_valid(field: str, given: str, h
     assert explain(f"command: ['true']\n{field}: [{hint}]\n") == []
 
 
+def test_patterns_of_files_of_an_output_are_told_their_field() -> None:
+    text = "command: ['true']\noutputs: [{name: o, path: /job/o, %s}]\n"
+
+    ((_, hint),) = explain(text % "files: ['*.pt']")
+
+    assert hint == "write include: ['*.pt']"
+    assert explain(text % "include: ['*.pt']") == []
+
+
 def test_a_field_whose_lines_are_not_indented_is_told_to_indent_them() -> None:
     said = explain("command: ['true']\ncluster:\nnodes: 2\n")
 
