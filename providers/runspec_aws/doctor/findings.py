@@ -246,15 +246,19 @@ def check_quota(session: Session, decision: Decision) -> Finding:
     if decision.on_fargate:
         return Finding("doctor cannot check the quotas of Fargate", True, unknown=True)
     machines = [m for name in decision.instance_types for m in find_machines(name)]
-    needs: dict[str, int] = {}
+    needs: dict[str | None, int] = {}  # the vCPUs by quota; None for one that is not known here
     for machine in machines:
         shape = decision.shape
         vcpus = decision.node.vcpus_of(machine, shape.least_nodes, alone=shape.alone)
-        for kind in filter(None, (_find_quota(machine, each) for each in decision.environments)):
-            needs[kind] = min(needs.get(kind, vcpus), vcpus) if vcpus else needs.get(kind, 0)
-    unknown: list[str] = [] if needs else ["the quota of its machines"]
+        if not vcpus:
+            continue  # of a family, the machine is too small
+        for kind in (_find_quota(machine, each) for each in decision.environments):
+            needs[kind] = min(needs.get(kind, vcpus), vcpus)
+    unknown = [] if needs and None not in needs else ["the quota of its machines"]
     short: list[tuple[str, int, int]] = []
     for kind, vcpus in needs.items():
+        if kind is None:
+            continue
         look = session.look("service-quotas").get_service_quota
         ask = lambda kind=kind, look=look: got(  # noqa: E731
             look(ServiceCode="ec2", QuotaCode=QUOTAS[kind]), "Quota"

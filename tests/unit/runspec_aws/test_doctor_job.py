@@ -244,8 +244,9 @@ class Quotas:
         return {"Quota": {"Value": self.values[QuotaCode]}}
 
 
-def quota(values: Mapping[str, float], **cluster: Any) -> Finding:
-    decision = decide(spec(cluster=cluster), OPTIONS)
+def quota(values: Mapping[str, float], types: Sequence[str] = (), **cluster: Any) -> Finding:
+    options = OPTIONS.model_copy(update={"instance_types": tuple(types)})
+    decision = decide(spec(cluster=cluster), options)
     quotas: Any = {"service-quotas": Quotas(values)}
     return findings.check_quota(session(None, **quotas), decision)
 
@@ -275,6 +276,21 @@ def test_either_quota_is_enough_if_spot_may_be_replaced() -> None:
 
     assert quota(values, capacity="spot-then-on-demand").ok
     assert not quota(values, capacity="spot").ok
+
+
+def test_machines_of_a_family_that_hold_no_node_need_no_quota() -> None:
+    values = {"L-1216C47A": 8.0}
+
+    found = quota(values, ["m7i"], cpus=64)
+
+    assert (found.ok, found.unknown) == (False, False)
+    assert "and a task needs 64" in found.what
+
+
+def test_machines_whose_quota_is_not_known_may_run_the_job() -> None:
+    found = quota({"L-1216C47A": 8.0}, ["m7i", "x2idn"], cpus=16)
+
+    assert (found.ok, found.unknown) == (True, True)
 
 
 def test_a_quota_that_cannot_be_read_is_unknown() -> None:
