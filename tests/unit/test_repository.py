@@ -52,6 +52,14 @@ def test_no_expression_stands_in_a_script_of_a_workflow(file: Path) -> None:
     assert [script for script in scripts if "${{" in script] == []
 
 
+def test_the_report_of_the_action_is_in_the_summary_also_without_a_comment() -> None:
+    steps = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
+
+    writers = [step for step in steps if "GITHUB_STEP_SUMMARY" in step["run"]]
+
+    assert [step["if"] for step in writers] == ["always() && steps.report.outputs.report != ''"]
+
+
 def test_the_tests_run_on_each_python_that_is_promised() -> None:
     workflow = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())
     tested = workflow["jobs"]["quick"]["strategy"]["matrix"]["python"]
