@@ -106,7 +106,7 @@ CHECKED: Mapping[str, Checked] = {
         "it needs an empty subscription",
         "tests/e2e/test_azure_setup.py::test_from_an_empty_subscription_two_commands_lead_to_a_trained_model",
     ),
-    "docs/setup.md: runspec destroy --shared": Checked(
+    "docs/setup.md: runspec destroy --all": Checked(
         "it needs an account that was set up",
         "tests/e2e/test_aws_setup.py::test_from_an_empty_account_two_commands_lead_to_a_trained_model",
     ),
@@ -163,7 +163,7 @@ CHECKED: Mapping[str, Checked] = {
             "it is a part of the tutorial", f"{FIRST_HOUR}::test_the_tutorial_runs_as_it_is_written"
         )
         for line in (
-            "tools/setup --test",
+            "tools/setup",
             "runspec init train.py",
             "runspec status fit",
             "runspec validate job.yaml",
