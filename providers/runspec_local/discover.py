@@ -9,7 +9,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.provider import Facts, Finding, Spec, Unavailable, UsageError, state_folder
+from runspec_jobs.provider import (
+    Facts,
+    Finding,
+    Launch,
+    Spec,
+    Unavailable,
+    UsageError,
+    state_folder,
+)
 from runspec_jobs.provider.registry_login import HUB, registry_of
 from runspec_local import plan
 from runspec_local.options import LocalOptions
@@ -150,6 +158,7 @@ def examine_job(spec: Spec, facts: Facts) -> Iterator[Finding]:
             why = facts.survey["engine_why"]
             yield Finding(f"the job runs as processes, without its image: {why}", True)
         yield from _program(spec)
+        yield from _mpirun(spec)
         yield _paths()
     elif image is not None:
         yield _image(engine, image)
@@ -170,6 +179,18 @@ def _program(spec: Spec) -> Iterator[Finding]:
     there = shutil.which(name)
     what = f"the program {name} is {there}" if there else f"there is no program {name} on PATH"
     yield Finding(what, there is not None, f"install {name}, or write its path in command")
+
+
+def _mpirun(spec: Spec) -> Iterator[Finding]:
+    """Check that the agent would find the mpirun of `launch: mpi`; requirements and a setup may bring another."""
+    own = spec.container.requirements is not None or spec.setup or "PATH" in spec.env
+    if spec.launch is not Launch.MPI or own:
+        return
+    there = shutil.which("mpirun")
+    what = (
+        f"launch: mpi uses {there}" if there else "launch: mpi needs mpirun, which is not on PATH"
+    )
+    yield Finding(what, there is not None, "install Open MPI or MPICH, or name one in requirements")
 
 
 def _image(engine: str, image: str) -> Finding:
