@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
@@ -79,6 +79,12 @@ class ApplyContext:
     state: bytes | None = None
 
 
+def demand_secrets(steps: Iterable[Step]) -> None:
+    """Raise CredentialsError if a secret that *steps* send cannot be read, before anything is made."""
+    for name in {name for step in steps for name in find_marked(step.do.params, SECRET)}:
+        secrets.read_secret(name)
+
+
 def make(plan: Plan, journal: Journal, hands: ApplyContext) -> None:
     """Carry out the steps of *plan* that are not done yet.
 
@@ -86,8 +92,7 @@ def make(plan: Plan, journal: Journal, hands: ApplyContext) -> None:
     if a service refuses a request, and CredentialsError, before any request, if a secret cannot be read.
     """
     steps = [step for step in plan.steps if step.id not in journal.memory.answers]
-    for name in {name for step in steps for name in find_marked(step.do.params, SECRET)}:
-        secrets.read_secret(name)  # check that all secrets can be read before anything is made
+    demand_secrets(steps)
     # The state goes to the store before the first step that leaves something behind: from then on, another
     # machine can adopt and delete the run.
     keeps = next((s for s in plan.steps if s.scope is Scope.RUN and s.undo is not None), None)

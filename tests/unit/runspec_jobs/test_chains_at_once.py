@@ -19,7 +19,7 @@ from runspec_jobs.api.chains import (
 )
 from runspec_jobs.api.lifecycle import runs
 from runspec_jobs.engine.chain.jobs import ChainJobs
-from runspec_jobs.errors import Damaged, RunspecError
+from runspec_jobs.errors import CredentialsError, Damaged, RunspecError
 from runspec_jobs.state import chain_record
 from runspec_local.client import LocalClient
 from tests.support.wait import until
@@ -217,3 +217,18 @@ def test_a_damaged_record_of_a_chain_is_told_and_no_other_chain_is_lost(
     with pytest.raises(Damaged):
         get_chain("all")
     assert [one.name for one in chain_record.all_chains()] == ["other"]
+
+
+def test_a_secret_that_a_later_job_lacks_stops_the_chain_before_its_first_job(
+    chained: Chained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOOK", raising=False)
+    notify = job("notify", "true", "needs: [first]\nsecrets: {HOOK: caller}\n")
+    with pytest.raises(CredentialsError, match="env:HOOK is not set"):
+        chained(FIRST, notify)
+    assert runs() == []
+
+    monkeypatch.setenv("HOOK", "x")
+    assert set(states(chained(FIRST, notify)).values()) == {"succeeded"}
+    monkeypatch.delenv("HOOK")
+    assert set(states(chained(FIRST, notify)).values()) == {"succeeded"}  # nothing is to start

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from runspec_agent.base.light_typing import NamedTuple
-from runspec_jobs.engine import clients, start_run, wait as waiting
+from runspec_jobs.engine import apply as engine, clients, start_run, wait as waiting
 from runspec_jobs.engine.chain.job_states import (
     SKIPPED,
     JobState,
@@ -30,7 +30,7 @@ from runspec_jobs.engine.status import read_full_status
 from runspec_jobs.errors import Damaged, RunspecError, UsageError
 from runspec_jobs.load.inputs import PlanInputs, resolve_runs
 from runspec_jobs.load.run_mounts import SourceRun
-from runspec_jobs.plan import spec_diff
+from runspec_jobs.plan import model, spec_diff
 from runspec_jobs.provider import Client, State, Status
 from runspec_jobs.spec.chain_rules import conditions
 from runspec_jobs.spec.needs import Condition
@@ -97,7 +97,14 @@ class Scheduler:
         self.error: BaseException | None = None
 
     def run(self) -> list[JobState]:
-        """Return how all jobs have ended. Raises the first error of a job when those that run have ended."""
+        """Return how all jobs have ended. Raises the first error of a job when those that run have ended.
+
+        Raises CredentialsError before the first job starts if one that is still to start has no secret.
+        """
+        for job, made in self.chain.inputs.items():
+            if self.new or job not in self.known:
+                plan = model.make_plan(made.provider, made.spec, model.PREVIEW, made.facts)
+                engine.demand_secrets(plan.steps)
         while True:
             self._start_ready()
             if not self.running or self.detach:
