@@ -345,7 +345,9 @@ def demand_below(jobs: Sequence[Job], most_usd: float | None, name: str = "max_u
         return
     of = compute_exposure(costs)
     if of.usd is None:
-        hint = "add a timeout to the spec, or a price to `prices` in the profile"
+        hint = "add a price to `prices` in the profile, or read them: runspec prices --update"
+        if any(job.spec.timeout is None for job in jobs):
+            hint = f"add a timeout to the spec, or {hint}"
         what = f"{name}: the cost has no known limit: {of.unbounded}{describe_instead(of)}"
         raise UsageError(escape_control(what), hint)
     if of.usd > most_usd:

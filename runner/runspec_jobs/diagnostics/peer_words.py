@@ -13,12 +13,12 @@ ENTRY = (
 GPUS = "write cluster: {gpus: 8, gpu_type: A100}"
 MOUNT = "write mounts: [{name: data, source: ./data, target: /job/data}]"
 CODE = "write mounts: [{name: code, source: ., target: /job/code}]"
-IMAGE = "write container: {image: REPOSITORY:TAG}"
+IMAGE = "write container: {image: python:3.11}"
 LIMIT = "write timeout: 2h"
 ATTEMPTS = "write retry: {attempts: 3}"
 MACHINE = "write cluster: {cpus: 4, memory: 16GiB}, or name a machine under providers"
 NODES = "write cluster: {nodes: 2}"
-NEEDS = "write needs: [NAME], with the jobs in one file"
+NEEDS = "write needs: [prepare], the name of another job of the same file"
 PROCESSES = "write launch: mpi or torchrun, and processes_per_node: 8"
 ALTERNATIVES = (
     "write cluster: {gpus: 1, gpu_type: [H100, A100], capacity: spot-then-on-demand}, "
@@ -40,6 +40,7 @@ SAVED = "write outputs: [{name: results, path: /job/results}]"
 LOGGED = "remove it: runspec logs prints and saves what a job prints"
 PLACES = "name one region under providers; the zones are those of the networks in the profile"
 DISK = "write cluster: {disk: {size: 100GiB, tier: high}}, with the tier low, medium, high or best"
+AT_ONCE = "write max_parallel: 4, for the tasks of a sweep"
 SETTING = "write it under providers, or in the profile"
 
 # By the word in lower case, without "-" and "_".
@@ -58,7 +59,7 @@ WORDS: Mapping[str, str] = {
     **dict.fromkeys(("envs", "environment", "environmentvariables"), "write env: {NAME: value}"),
     **dict.fromkeys(("port", "expose"), "write ports: [8888]"),
     **dict.fromkeys(("array", "matrix", "strategy", "searchspace"), "write sweep: {lr: [0.1, 0.01]}"),
-    **dict.fromkeys(("parallelism", "maxconcurrenttrials", "concurrency"), "write max_parallel: 4"),
+    **dict.fromkeys(("parallelism", "maxconcurrenttrials", "concurrency"), AT_ONCE),
     **dict.fromkeys(("vcpus", "cores", "cpuspertask"), "write cluster: {cpus: 4}"),
     **dict.fromkeys(("mem", "ram", "mempercpu"), "write cluster: {memory: 16GiB}"),
     **dict.fromkeys(("disksize", "ephemeralstorage", "tmp"), "write cluster: {disk: 100GiB}"),
@@ -88,13 +89,13 @@ WORDS: Mapping[str, str] = {
     **dict.fromkeys(("error", "stdout", "stderr", "logs"), LOGGED),
     **dict.fromkeys(("resourcefiles", "applicationpackages"), MOUNT),
     **dict.fromkeys(("targetdedicatednodes", "numberofinstances", "multiinstancesettings"), NODES),
-    **dict.fromkeys(("maxforks", "maxconcurrent", "arrayparallelism"), "write max_parallel: 4"),
+    **dict.fromkeys(("maxforks", "maxconcurrent", "arrayparallelism"), AT_ONCE),
     **dict.fromkeys(("priority", "exclusive", "constraint", "nodelist", "mailtype", "mailuser", "wckey"), SETTING),
     **dict.fromkeys(("reservation", "licenses", "begin", "exclude", "nodeselector", "poolinfo"), SETTING),
     **dict.fromkeys(("serviceaccountname", "jobrolearn", "identity"), "remove it: the profile has the job's identity"),
     **dict.fromkeys(("ttlsecondsafterfinished", "retentiontime"), "write ttl: 7d"),
     **dict.fromkeys(("restart", "maxtaskretrycount"), ATTEMPTS),
-    "earlytermination": "write max_failed: 3 for tasks that fail; tasks that learn little end by themselves",
+    "earlytermination": "write max_failed: 3 in a sweep, for tasks that fail",
     "tolerations": "remove it: machines with GPUs and spot machines take the job without it",
     "networks": "write cluster: {nodes: 2}: the nodes of a job reach each other",
     "tty": "write runspec shell RUN for a terminal in a running job",

@@ -79,7 +79,8 @@ def _make_mount(text: str) -> str:
         source = f"./{source}"
     name = _make_name(target or source) or "code"
     target = target if target.strip("/") else f"/job/{name}"
-    return f"{{name: {name}, source: {source}, target: {target}}}"
+    digest = ", sha256: DIGEST" if source.startswith("https://") else ""
+    return f"{{name: {name}, source: {source}, target: {target}{digest}}}"
 
 
 def _make_output(text: str) -> str:

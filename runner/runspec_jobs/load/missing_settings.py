@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from runspec_jobs.diagnostics.problem import Problem
-from runspec_jobs.provider import Provider, SupportsProfileTemplate, paths
+from runspec_jobs.provider import Provider, SupportsProfileTemplate, SupportsSetup, paths
 
 
 def join_missing_settings(
@@ -47,6 +47,8 @@ def _hint(
             text = f"run `{run}`, which writes these settings to {paths.PROFILE} here, and fill them in:"
         else:
             text = f"add these settings to {profile}, which `{run}` prints, and fill them in:"
+        if isinstance(provider, SupportsSetup):
+            text = f"`runspec setup {provider.name}` makes what the account lacks and writes them; or {text}"
         return "\n".join([text, *provider.first_profile().rstrip("\n").split("\n")])
     if len(missing) == 1:
         return missing[0].hint

@@ -156,7 +156,8 @@ def test_a_profile_that_says_nothing_has_no_settings(text: str, job: Path, capsy
 
     told = capsys.readouterr().err
     what = f"runspec-profile.yaml has no settings of aws-batch, which needs {CLOUDS['aws-batch']}\n"
-    assert what in told and "hint: add these settings to " in told
+    assert what in told and "; or add these settings to " in told
+    assert "hint: `runspec setup aws-batch` makes what the account lacks" in told
     write(job, "local")
     assert run(["plan", "job.yaml"]) == 0
 

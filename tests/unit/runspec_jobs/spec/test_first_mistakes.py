@@ -111,7 +111,7 @@ def test_a_field_in_the_wrong_place_is_answered_with_the_right_one(
         ("numNodes: 2", "write cluster: {nodes: 2}"),
         ("resources: {cpus: 4}", "write cluster: {nodes: 1, cpus: 4, memory: 16GiB, gpus: 1}"),
         ("cluster: {accelerators: A100}", "write gpus: 8, gpu_type: A100"),
-        ("container: {image_id: a}", "write image: REPOSITORY:TAG"),
+        ("container: {image_id: a}", "write image: python:3.11"),
         ("workdir: .", "write mounts: [{name: code, source: ., target: /job/code}]"),
         ("metric: {name: l, goal: minimize, pattern: 'l=(.+)'}\nsweep: {a: [1, 2]}", "write min"),
         ("timout: 1h", "did you mean 'timeout'?"),
