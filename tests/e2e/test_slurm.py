@@ -55,7 +55,8 @@ def test_a_code_that_the_program_chose_is_its_own_and_runs_once(
 ) -> None:
     found = project.ended(f'echo "try $RUNSPEC_ATTEMPT"; exit {code}')
 
-    assert (found["exit_code"], found["reason"]) == (code, f"exited with code {code}")
+    assert found["exit_code"] == code
+    assert found["reason"].startswith(f"exited with code {code}")
     assert len(project.status()["nodes"][0]["attempts"]) == 1
     assert project.log().splitlines()[0] == "try 1"
     assert "try 2" not in project.log()

@@ -112,7 +112,7 @@ def test_a_split_sweep_is_submitted_once_whatever_breaks_between_its_arrays(
     found = project.status()
     assert (found["state"], found["exit_code"]) == ("failed", 9)
     ended = {node["task"]: (node["state"], node["exit_code"]) for node in found["nodes"]}
-    other = {BAD: ("failed", 9), 16: ("cancelled", None)}
+    other = {BAD: ("failed", 9), 16: ("cancelled", 143)}
     assert ended == {n: other.get(n, ("succeeded", 0)) for n in range(COUNT)}
     files = project.fetched()
     assert set(files.values()) >= {f"number {n} of {n}\n" for n in (0, 9, 10, 21)}

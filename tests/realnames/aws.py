@@ -20,7 +20,7 @@ from tests.realnames.front import Backend, Route
 from tests.realnames.metadata import Metadata
 
 SERVICES = "tests.realnames.aws:Aws"
-REGIONAL = ("batch", "logs", "ec2", "sts", "s3", "api.ecr", "servicequotas")
+REGIONAL = ("batch", "logs", "ec2", "sts", "s3", "api.ecr", "servicequotas", "secretsmanager")
 CUSTOM = "s3.storage.example"  # an S3 that is not Amazon's, with a bucket in the path
 
 # Where IAM is, for all regions of a partition. https://docs.aws.amazon.com/general/latest/gr/iam-service.html

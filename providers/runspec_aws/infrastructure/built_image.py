@@ -5,16 +5,18 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from runspec_aws.decision import Decision
-from runspec_aws.errors import got, translated
 from runspec_aws.infrastructure.image_build import name_built
 from runspec_aws.infrastructure.image_registry import Login, parse_name
 from runspec_aws.naming import partition, tags
 from runspec_aws.options import AwsOptions
-from runspec_aws.session import Session
 from runspec_jobs.provider import Facts, NoAnswer, Problem, Request, Scope, Spec, Step
 from runspec_jobs.provider.job_manifest import CONTEXT
+
+if TYPE_CHECKING:
+    from runspec_aws.session import Session
 
 # https://docs.aws.amazon.com/AmazonECR/latest/userguide/Registries.html
 ECR = re.compile(
@@ -106,6 +108,8 @@ def login(session: Session, named: str) -> Login | None:
 
     https://docs.aws.amazon.com/AmazonECR/latest/APIReference/API_GetAuthorizationToken.html
     """
+    from runspec_aws.errors import got, translated  # with the SDK, which a plan does without
+
     found = ECR.fullmatch(parse_name(named).host)
     if found is None:
         return None

@@ -143,7 +143,8 @@ def _count_free(subscription: Subscription, family: str, spot: bool) -> int | No
     account = subscription.account or {}
     if subscription.mode == "user-subscription":
         names = ("lowprioritycores",) if spot else ("cores", vm_sizes.family_key(family))
-        usages = [subscription.usages.get(name) for name in names]
+        known = subscription.usages
+        usages = [known.get(name) for name in names]
         counts = [usage.limit - usage.used for usage in usages if usage is not None]
         return min(counts) if len(counts) == len(names) else None
     whole = account.get("lowPriorityCoreQuota" if spot else "dedicatedCoreQuota")

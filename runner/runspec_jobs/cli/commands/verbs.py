@@ -154,8 +154,7 @@ FOREIGN: Mapping[str, str] = {
     **dict.fromkeys(("ps", "jobs", "queue", "squeue", "history", "runs"), "list"),
     **dict.fromkeys(("kill", "stop", "abort", "scancel", "terminate", "down", "delete"), "cancel"),
     **dict.fromkeys(("remove", "del", "drop", "undo", "qdel", "bkill"), "cancel"),
-    # Without --yes, it only lists.
-    **dict.fromkeys(("clean", "cleanup", "prune", "purge"), "gc PROVIDER"),
+    **dict.fromkeys(("clean", "cleanup", "prune", "purge"), "list"),
     **dict.fromkeys(("ssh", "exec", "attach", "connect"), "shell"),
     **dict.fromkeys(("log", "tail", "watch", "follow"), "logs --follow"),
     **dict.fromkeys(("download", "get", "pull", "cp"), "fetch"),
