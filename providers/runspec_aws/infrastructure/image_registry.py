@@ -13,7 +13,6 @@ import re
 import subprocess
 import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -129,6 +128,8 @@ class _Link:
                 raise
 
     def _send(self, method: str, url: str, kinds: str, right: str | None = None) -> _Answer:
+        import urllib.request  # with the network, which a plan does without
+
         request = urllib.request.Request(url, method=method, headers={"Accept": kinds})  # noqa: S310 - http(s)
         right = right or self._right
         if right:  # not sent again to where a registry redirects
