@@ -48,7 +48,7 @@ def build_and_push(
     *login* is for this push alone; without it, the engine uses the user's own. Raises Unavailable without an engine,
     and RemoteError with the last line of one that fails.
     """
-    engine = _find_engine()
+    engine = find_engine()
     with tempfile.TemporaryDirectory(prefix="runspec-build-") as made:
         context, settings = Path(made, "context"), Path(made, "login")
         _write(bundle, context, progress)
@@ -56,7 +56,7 @@ def build_and_push(
         passed = [word for name in PASSED if name in os.environ for word in ("--build-arg", name)]
         line = [engine, "build", "--tag", image, "--platform", platform, *passed]
         _run([*line, "--file", str(context / recipe), str(context)], "build", f"see {recipe}", tell)
-        before, after = _login_words(engine, settings, image, login)
+        before, after = make_login_words(engine, settings, image, login)
         host = parse_name(image).host
         hint = f"log in with {engine} login {host}, and see that you may push there"
         _run([engine, *before, "push", *after, image], "push", hint, tell)
@@ -66,7 +66,7 @@ def build_and_push(
     return found
 
 
-def _find_engine() -> str:
+def find_engine() -> str:
     for name in ENGINES:
         if shutil.which(name) and _answers(name):
             return name
@@ -100,7 +100,7 @@ def _write(bundle: Bundle, folder: Path, progress: Progress) -> None:
         path.chmod(file.permissions)
 
 
-def _login_words(
+def make_login_words(
     engine: str, folder: Path, image: str, login: Login | None
 ) -> tuple[Sequence[str], Sequence[str]]:
     """Return words before and after `push`, by which *engine* reads *login* from a private file."""

@@ -27,7 +27,7 @@ def test_an_engine_that_does_not_answer_is_passed_over(
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
     monkeypatch.setattr(subprocess, "run", run)
 
-    assert image_build._find_engine() == "docker"
+    assert image_build.find_engine() == "docker"
 
 
 def test_without_an_engine_that_answers_there_is_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +38,7 @@ def test_without_an_engine_that_answers_there_is_a_way_out(monkeypatch: pytest.M
     monkeypatch.setattr(subprocess, "run", run)
 
     with pytest.raises(Unavailable, match="no container engine works"):
-        image_build._find_engine()
+        image_build.find_engine()
 
 
 def test_docker_pushes_by_the_service_that_has_built(
@@ -51,7 +51,7 @@ def test_docker_pushes_by_the_service_that_has_built(
     monkeypatch.setenv("DOCKER_CONFIG", str(own))
     login, folder = Login("me", "pw"), tmp_path / "login"
 
-    before, after = image_build._login_words("docker", folder, "a.example/b:1", login)
+    before, after = image_build.make_login_words("docker", folder, "a.example/b:1", login)
 
     assert (list(before), list(after)) == (["--config", str(folder)], [])
     content = json.loads((folder / "config.json").read_text())
@@ -64,7 +64,7 @@ def test_docker_pushes_by_the_service_that_has_built(
 def test_podman_gets_the_login_alone(tmp_path: Path) -> None:
     folder = tmp_path / "login"
 
-    before, after = image_build._login_words("podman", folder, "a.example/b", Login("me", "pw"))
+    before, after = image_build.make_login_words("podman", folder, "a.example/b", Login("me", "pw"))
 
     assert (list(before), list(after)) == ([], ["--authfile", str(folder / "config.json")])
     assert [path.name for path in folder.iterdir()] == ["config.json"]
