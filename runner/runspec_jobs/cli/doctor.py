@@ -71,7 +71,9 @@ def _describe(job: str, findings: Iterable[Finding]) -> str:
     if wrong:
         problems = "1 check failed" if wrong == 1 else f"{wrong} checks failed"
         return f"{job} will not run: {problems} of {len(findings)}{unchecked}"
-    return f"{job} will run: no check of {len(findings)} failed{unchecked}"
+    if unknown:
+        return f"{job}: no check of {len(findings)} failed{unchecked}, so whether it will run is not known"
+    return f"{job} will run: no check of {len(findings)} failed"
 
 
 def _print_finding(about: str, finding: Finding) -> None:
@@ -81,9 +83,11 @@ def _print_finding(about: str, finding: Finding) -> None:
         output.out(f"      hint: {escape_control(finding.hint)}")
 
 
-def _print_json(findings: Iterable[tuple[str, Finding]], job: str | None) -> None:
+def _print_json(findings: Sequence[tuple[str, Finding]], job: str | None) -> None:
     rows = [{"about": about, **finding._asdict()} for about, finding in findings]
-    will_run = None if job is None else all(row["ok"] for row in rows)
+    is_ok = all(finding.ok for _, finding in findings)
+    is_known = not is_ok or not any(finding.unknown for _, finding in findings)
+    will_run = is_ok if job is not None and is_known else None
     output.out_json("runspec.doctor/v1", {"findings": rows, "job": job, "will_run": will_run})
 
 

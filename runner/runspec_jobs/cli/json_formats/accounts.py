@@ -102,7 +102,7 @@ class Doctor(Document):
     findings: list[Finding]
     job: str | None = Field(description="The name of the job; null if doctor was not given one.")
     will_run: bool | None = Field(
-        description="Whether no check failed that concerns the job; null without a job."
+        description="Whether the job will run; null without a job, or if no check failed and some could not be made."
     )
 
 

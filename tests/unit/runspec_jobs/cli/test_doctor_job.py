@@ -60,6 +60,18 @@ def test_a_failed_check_says_that_the_job_will_not_run(
     ]
 
 
+def test_a_job_of_which_something_was_not_checked_is_not_said_to_run(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find(monkeypatch, Finding("no sun", True, "look", unknown=True))
+
+    assert run(["doctor", write()]) == 0
+
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "train on local: no check of 2 failed; 1 could not be checked, so whether it will run is not known"
+    )
+
+
 def test_what_could_not_be_checked_stops_no_job_and_is_said(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,7 +80,7 @@ def test_what_could_not_be_checked_stops_no_job_and_is_said(
     assert run(["doctor", write(), "--json"]) == 0
 
     told = json.loads(capsys.readouterr().out)
-    assert (told["job"], told["will_run"]) == ("train", True)
+    assert (told["job"], told["will_run"]) == ("train", None)
     assert told["findings"][-1] == {
         "about": "local",
         "what": "no sun",
