@@ -49,7 +49,10 @@ class Chained:
         self.lines: list[tuple[str, str]] = []
 
     def __call__(self, *texts: str, **options: Any) -> dict[str, JobStatus]:
-        self.path.write_text("---\n".join(texts))
+        content = "---\n".join(texts)
+        # Another apply of the same chain may read it now, and must not find it empty.
+        if not self.path.exists() or self.path.read_text() != content:
+            self.path.write_text(content)
         self.lines = []
         ends = apply_chain(load_chain(self.path), on_line=self._hear, **options)
         return {one.job: one for one in ends}

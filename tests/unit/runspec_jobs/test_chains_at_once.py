@@ -232,3 +232,16 @@ def test_a_secret_that_a_later_job_lacks_stops_the_chain_before_its_first_job(
     assert set(states(chained(FIRST, notify)).values()) == {"succeeded"}
     monkeypatch.delenv("HOOK")
     assert set(states(chained(FIRST, notify)).values()) == {"succeeded"}  # nothing is to start
+
+
+def test_a_secret_that_a_failed_job_lacks_now_starts_no_job_of_the_chain_again(
+    chained: Chained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK", "x")
+    notify = job("notify", "exit 3", "needs: [first]\nsecrets: {HOOK: caller}\n")
+    assert states(chained(FIRST, notify))["notify"] == "failed"
+    monkeypatch.delenv("HOOK")
+
+    with pytest.raises(CredentialsError, match="env:HOOK is not set"):
+        chained(job("first", "true; true"), notify)
+    assert len(runs("first")) == 1

@@ -102,7 +102,7 @@ class Scheduler:
         Raises CredentialsError before the first job starts if one that is still to start has no secret.
         """
         for job, made in self.chain.inputs.items():
-            if self.new or job not in self.known:
+            if self._must_start(job):
                 plan = model.make_plan(made.provider, made.spec, model.PREVIEW, made.facts)
                 engine.demand_secrets(plan.steps)
         while True:
@@ -156,6 +156,12 @@ class Scheduler:
             name in self.running and name in by_service if end is None else end.has_met(how)
             for name, how, end in self._list_ends(job)
         )
+
+    def _must_start(self, job: str) -> bool:
+        """Return whether a job has no run yet, or one that has failed or was cancelled."""
+        record = None if self.new else find_record(self.record, job)
+        status = None if record is None else record.read_memory().status
+        return record is None or (status is not None and status.state is not State.SUCCEEDED)
 
     def _may_be_done(self, job: str) -> bool:
         """Return whether a job need not run again if the jobs that run now save what they did before."""
