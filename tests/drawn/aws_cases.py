@@ -220,9 +220,11 @@ def right_undo(*operations: str) -> Callable[[Account, Any], bool]:
     return lambda account, found: found == (list(operations) if account.world.there else [])
 
 
-def stays_or_goes(account: Account, found: Any) -> bool:
-    """Return whether a repository was deleted, or was left because it is not empty."""
-    return right_undo("DeleteRepository")(account, found) or found == []
+def right_repository(account: Account, found: Any) -> bool:
+    """Return whether a repository was deleted, or was left because it has images of other runs."""
+    refusal = account.drawn.refusal if account.drawn.kind == "refused" else None
+    is_kept = refusal is not None and refusal.code == NOT_EMPTY and account.met
+    return bool(found == []) if is_kept else right_undo("DeleteRepository")(account, found)
 
 
 THERE = worlds(there=st.booleans(), pages=st.just(()) | st.just(((),)))
@@ -276,6 +278,7 @@ SEEN = worlds(health=st.sampled_from(HEALTH), there=st.booleans())
 MAKE_QUEUE = step("batch", "create_job_queue", jobQueueName=QUEUE)
 MAKE_ENVIRONMENT = step("batch", "create_compute_environment", computeEnvironmentName=ENVIRONMENT)
 NOWHERE = frozenset({"NoSuchKey", "NotFound", "404"})
+NOT_EMPTY = "RepositoryNotEmptyException"
 NO_REPOSITORY = frozenset({"RepositoryNotFoundException"})
 NO_IMAGE = frozenset({"RepositoryNotFoundException", "ImageNotFoundException"})
 NO_SECRET = frozenset({"ResourceNotFoundException"})
@@ -563,7 +566,7 @@ def taking_away() -> Iterator[Case]:
         drive = undone(Request("ecr", request, params), name)
         right, around = right_undo(name), frozenset[str]()
         if name == "DeleteRepository":  # one with images of other runs stays
-            right, around = stays_or_goes, frozenset({"RepositoryNotEmptyException"})
+            right, around = right_repository, frozenset({NOT_EMPTY})
         yield Case(name, "destroy --shared", drive, right, THERE, around=around)
         yield Case(look, "destroy --shared", drive, right_undo(name), THERE, absent, nothing)
 

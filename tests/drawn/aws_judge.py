@@ -24,7 +24,7 @@ from runspec_aws.status import jobs, poll
 from runspec_aws.store import multipart, objects
 from runspec_aws.timing import Clock
 from runspec_emulators.aws import models
-from runspec_jobs.provider import RunspecError
+from runspec_jobs.provider import Finding, RunspecError
 from runspec_jobs.provider.streams import tar_stream
 from tests.drawn.aws_account import Account, Drawn, World, drawn, opened
 from tests.drawn.aws_cases import OPTIONS, Case, Place, bad, right_error
@@ -126,8 +126,11 @@ class Region:
         return None if well else "part of an answer is taken for the whole"
 
     def _told(self, case: Case, found: Any) -> bool:
-        """Return whether `doctor` tells what is wrong, and what to do about it."""
-        return isinstance(found, list) and not self._good(case, found) and bad(found)
+        """Return whether `doctor` tells what is wrong, or what it could not check, and what to do about it."""
+        if not isinstance(found, list):
+            return False
+        is_unknown = any(isinstance(one, Finding) and one.unknown and one.hint for one in found)
+        return is_unknown or (not self._good(case, found) and bad(found))
 
     def _good(self, case: Case, found: Any) -> bool:
         return not isinstance(found, RunspecError) and case.good(self.account, found)

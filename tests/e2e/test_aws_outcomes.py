@@ -166,6 +166,13 @@ def test_a_job_that_waits_in_vain_is_given_up(
     assert "max_queue_wait has passed: AWS has no such machine now" in found["reason"]
 
 
+OWN = {
+    75: "exited with code 75",
+    137: "exited with code 137 (SIGKILL: perhaps out of memory)",
+    143: "exited with code 143 (SIGTERM)",
+}
+
+
 @pytest.mark.parametrize(
     "code", [*(pytest.param(code, marks=pytest.mark.matrix) for code in (75, 137)), 143]
 )
@@ -176,7 +183,7 @@ def test_the_exit_code_of_a_program_on_spot_is_its_own(
     found = ended(capsys, write(f"exit {code}", cluster={"capacity": "spot"}))
 
     assert (found["state"], found["exit_code"]) == ("failed", code)
-    assert found["reason"].startswith(f"exited with code {code}")
+    assert found["reason"] == OWN[code]
     assert len(jobs(region)[0]["attempts"]) == 1
 
 

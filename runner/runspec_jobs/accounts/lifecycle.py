@@ -319,12 +319,12 @@ def _choose(name: str, told: Sequence[tuple[str, Any]]) -> list[SetupRecord]:
             if value in (record.about["options"].get(key), record.about["survey"].get(key))
         ]
     if not records:
-        raise UsageError(f"no setup of {name} is on record on this machine", "see runspec list")
+        hint = f"runspec setup {name} shows what the account has; --undo needs the machine that made it"
+        raise UsageError(f"no setup of {name} is on record on this machine", hint)
     places = {record.about["place"] for record in records}
     if len(places) > 1:
-        regions = sorted(records_place for records_place in places)
         raise UsageError(
-            f"there are setups in several places: {'; '.join(regions)}",
+            f"there are setups in several places: {'; '.join(sorted(places))}",
             "choose one by a setting, such as --set region=eu-west-1",
         )
     return records
