@@ -173,7 +173,8 @@ def list_job_findings(job: Job) -> Iterator[Finding]:
     plan = model.make_plan(facts.provider, facts.spec, model.PREVIEW, facts.facts)
     steps = "1 step" if len(plan.steps) == 1 else f"{len(plan.steps)} steps"
     yield Finding(f"the spec is valid, and its plan has {steps}", True)
-    for secret in sorted(set(_find_secrets([step.do.params for step in plan.steps]))):
+    secrets = set(model.find_marked([step.do.params for step in plan.steps], model.SECRET))
+    for secret in sorted(name for name in secrets if name.startswith(READABLE)):
         yield _check_secret(secret)
     provider = facts.provider
     if isinstance(provider, SupportsJobDoctor):
@@ -183,19 +184,6 @@ def list_job_findings(job: Job) -> Iterator[Finding]:
         yield from provider.examine(facts.facts.options)
     what = f"`{provider.name}` has no checks for a single job"
     yield Finding(what, True, unknown=True)
-
-
-def _find_secrets(value: Any) -> Iterator[str]:
-    """Yield the source of each secret that this machine reads before it sends *value*."""
-    if isinstance(value, Mapping):
-        source = value.get(model.SECRET)
-        if isinstance(source, str) and source.startswith(READABLE):
-            yield source
-        for inner in value.values():
-            yield from _find_secrets(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _find_secrets(inner)
 
 
 def _check_secret(source: str) -> Finding:
