@@ -77,7 +77,8 @@ def ways_out(
     if tables is None:
         yield finding
         return
-    inner = _with_endpoints(session)
+    endpoints = _list_endpoints(session)
+    inner, to_s3 = _find_inner(session, endpoints), _find_tables_to_s3(session, endpoints)
     for subnet in subnets:
         name = subnet["SubnetId"]
         associated = [
@@ -91,10 +92,8 @@ def ways_out(
                 True,
             )
         elif _is_public(subnet, associated):
-            message = f"{name} has no NAT gateway, and gives machines public addresses: enough for jobs of one node"
-            stops = needs is not None and needs.several_nodes
-            what = f"{message}; those of several nodes need one, or VPC endpoints"
-            yield Finding(what, not stops, ADD_WAY_OUT)
+            has_s3 = all(t["RouteTableId"] in to_s3 for t in associated)
+            yield _judge_public(name, needs, has_s3)
         elif not any(r.get("NatGatewayId") for t in associated for r in t.get("Routes", ())):
             if any(
                 r.get(key) for t in associated for r in t.get("Routes", ()) for key in OTHER_WAYS
@@ -108,6 +107,18 @@ def ways_out(
             yield Finding(message, False, ADD_WAY_OUT)
         else:
             yield Finding(f"{name} has a NAT gateway", True)
+
+
+def _judge_public(name: str, needs: NetworkNeeds | None, has_s3: bool) -> Finding:
+    """Return the finding about a subnet like those of a default VPC; *has_s3* is of one that `runspec setup` made."""
+    stops = needs is not None and needs.several_nodes
+    if stops and has_s3:
+        # docs/unverified.md, aws-92
+        what = f"{name} has an S3 endpoint and no NAT gateway: whether that is enough for several nodes is unknown"
+        return Finding(what, True, ADD_WAY_OUT, unknown=True)
+    message = f"{name} has no NAT gateway, and gives machines public addresses: enough for jobs of one node"
+    what = f"{message}; those of several nodes need one, or VPC endpoints"
+    return Finding(what, not stops, ADD_WAY_OUT)
 
 
 def _is_public(subnet: Mapping[str, Any], tables: Iterable[Mapping[str, Any]]) -> bool:
@@ -136,16 +147,30 @@ def _service(name: str, region: str) -> str:
     return name.partition(f".{region}.")[2]
 
 
-def _with_endpoints(session: Session) -> set[str]:
-    """Return the networks whose endpoints are sufficient for machines; none if listing endpoints is not permitted.
+def _list_endpoints(session: Session) -> list[Mapping[str, Any]]:
+    """Return the VPC endpoints; none if listing them is not permitted."""
+    _, endpoints = asked(session.look("ec2").describe_vpc_endpoints, "endpoints", "")
+    return list((endpoints or {}).get("VpcEndpoints", ()))
+
+
+def _find_tables_to_s3(session: Session, endpoints: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the route tables that lead to S3 through a gateway endpoint.
+
+    https://docs.aws.amazon.com/vpc/latest/privatelink/vpc-endpoints-s3.html
+    """
+    of_s3 = (e for e in endpoints if _service(e["ServiceName"], session.region) == "s3")
+    return {table for endpoint in of_s3 for table in endpoint.get("RouteTableIds", ())}
+
+
+def _find_inner(session: Session, endpoints: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the networks whose *endpoints* are sufficient for machines.
 
     https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html
 
     https://docs.aws.amazon.com/AmazonECS/latest/developerguide/vpc-endpoints.html
     """
-    _, endpoints = asked(session.look("ec2").describe_vpc_endpoints, "endpoints", "")
     there: dict[str, set[str]] = {}
-    for endpoint in (endpoints or {}).get("VpcEndpoints", ()):
+    for endpoint in endpoints:
         service = _service(endpoint["ServiceName"], session.region)
         there.setdefault(endpoint["VpcId"], set()).add(service)
     return {network for network, services in there.items() if services >= ENDPOINTS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,15 +19,23 @@ INTERNET, NAT = {"GatewayId": "igw-1"}, {"NatGatewayId": "nat-1"}
 
 
 def found_ways(
-    public: bool, *routes: dict[str, str], needs: network.NetworkNeeds | None = None
+    public: bool,
+    *routes: dict[str, str],
+    needs: network.NetworkNeeds | None = None,
+    endpoints: Sequence[dict[str, Any]] = (),
 ) -> list[Finding]:
     ec2 = SimpleNamespace(
         describe_route_tables=lambda: {
             "RouteTables": [
-                {"VpcId": "vpc-1", "Associations": [{"Main": True}], "Routes": list(routes)}
+                {
+                    "RouteTableId": "rtb-1",
+                    "VpcId": "vpc-1",
+                    "Associations": [{"Main": True}],
+                    "Routes": list(routes),
+                }
             ]
         },
-        describe_vpc_endpoints=lambda: {"VpcEndpoints": []},
+        describe_vpc_endpoints=lambda: {"VpcEndpoints": list(endpoints)},
     )
     session: Any = SimpleNamespace(look=lambda service: ec2, region="eu-central-1")
     subnet = {"SubnetId": "subnet-1", "VpcId": "vpc-1", "MapPublicIpOnLaunch": public}
@@ -58,6 +67,25 @@ def test_a_default_vpc_stops_a_job_of_several_nodes_alone(several_nodes: bool, g
     (found,) = found_ways(True, INTERNET, needs=needs)
 
     assert found.ok is good
+
+
+@pytest.mark.parametrize(
+    ("service", "table", "unknown"),
+    [("s3", "rtb-1", True), ("s3", "rtb-2", False), ("dynamodb", "rtb-1", False)],
+)
+def test_a_network_of_setup_is_not_said_to_stop_a_job_of_several_nodes(
+    service: str, table: str, unknown: bool
+) -> None:
+    endpoint = {
+        "VpcId": "vpc-1",
+        "ServiceName": f"com.amazonaws.eu-central-1.{service}",
+        "RouteTableIds": [table],
+    }
+    needs = network.NetworkNeeds(True, ("c6a.large",))
+
+    (found,) = found_ways(True, INTERNET, needs=needs, endpoints=[endpoint])
+
+    assert (found.ok, found.unknown) == (unknown, unknown)
 
 
 def test_a_route_to_another_network_is_unknown_and_not_wrong() -> None:
