@@ -149,6 +149,14 @@ def examine(options: LocalOptions) -> Iterator[Finding]:
     yield Finding(f"{len(there.gpus)} GPUs ({there.how})", True)
 
 
+# The program that the agent starts for each launcher, and what brings it.
+LAUNCHERS: Mapping[Launch, tuple[str, str]] = {
+    Launch.MPI: ("mpirun", "Open MPI or MPICH"),
+    Launch.TORCHRUN: ("torchrun", "torch"),
+    Launch.HOROVOD: ("horovodrun", "horovod"),
+}
+
+
 def examine_job(spec: Spec, facts: Facts) -> Iterator[Finding]:
     """Yield findings about what the job of *spec* needs on this machine, which `check` has not refused."""
     yield _writable(Path(root(facts.options)))
@@ -158,7 +166,7 @@ def examine_job(spec: Spec, facts: Facts) -> Iterator[Finding]:
             why = facts.survey["engine_why"]
             yield Finding(f"the job runs as processes, without its image: {why}", True)
         yield from _program(spec)
-        yield from _mpirun(spec)
+        yield from _launcher(spec)
         yield _paths()
     elif image is not None:
         yield _image(engine, image)
@@ -181,16 +189,15 @@ def _program(spec: Spec) -> Iterator[Finding]:
     yield Finding(what, there is not None, f"install {name}, or write its path in command")
 
 
-def _mpirun(spec: Spec) -> Iterator[Finding]:
-    """Check that the agent would find the mpirun of `launch: mpi`; requirements and a setup may bring another."""
+def _launcher(spec: Spec) -> Iterator[Finding]:
+    """Check that the agent would find the program of `launch`; requirements and a setup may bring another."""
     own = spec.container.requirements is not None or spec.setup or "PATH" in spec.env
-    if spec.launch is not Launch.MPI or own:
+    if own or spec.launch not in LAUNCHERS:
         return
-    there = shutil.which("mpirun")
-    what = (
-        f"launch: mpi uses {there}" if there else "launch: mpi needs mpirun, which is not on PATH"
-    )
-    yield Finding(what, there is not None, "install Open MPI or MPICH, or name one in requirements")
+    name, package = LAUNCHERS[spec.launch]
+    there, field = shutil.which(name), f"launch: {spec.launch}"
+    what = f"{field} uses {there}" if there else f"{field} needs {name}, which is not on PATH"
+    yield Finding(what, there is not None, f"install {package}, or name it in requirements")
 
 
 def _image(engine: str, image: str) -> Finding:

@@ -50,6 +50,7 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield from _limits(decision, spec)
         yield from options.login_problems()
         yield from containers.check_image(decision, spec, facts)
+        yield from _chips(decision)
         yield from _mpi(decision, spec, facts)
         yield from _mounts(spec, options)
         yield from _growth(decision, spec)
@@ -354,6 +355,16 @@ def _sizes(decision: Decision, spec: Spec, partition: Partition) -> Iterator[Pro
         if wanted and most is not None and wanted > most * MIB:
             what = f"{wanted / GIB:,.6g} GiB, but a node of '{partition.name}' has {most / 1024:,.6g} GiB"
             yield Problem(("cluster", key), what, ANOTHER)
+
+
+def _chips(decision: Decision) -> Iterator[Problem]:
+    """Yield a note about chips of which a container gets no device unless the profile's options of podman name it."""
+    named = any(word.startswith("--device") for word in decision.options.podman)
+    is_known = decision.stack in (None, "ROCm")
+    if decision.gpus and decision.engine == "podman" and not (is_known or named):
+        what = f"a container of podman gets no device of {decision.stack} by itself"
+        hint = "name them in the profile, as podman: [--device=/dev/neuron0], or use container: apptainer"
+        yield Problem(("cluster", "gpu_type"), what, hint, severity="note")
 
 
 def _gpu_memory(decision: Decision, spec: Spec) -> Iterator[Problem]:

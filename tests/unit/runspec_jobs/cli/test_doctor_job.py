@@ -139,18 +139,22 @@ def test_a_program_that_the_packages_of_the_job_bring_stops_no_process(capsys: C
     assert "there is no program" not in capsys.readouterr().out
 
 
-def test_an_mpirun_that_is_not_there_stops_a_job_that_mpi_launches(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("launch", "program"), [("mpi", "mpirun"), ("torchrun", "torchrun"), ("horovod", "horovodrun")]
+)
+def test_a_launcher_that_is_not_there_stops_the_job(
+    launch: str, program: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "sh").symlink_to("/bin/sh")
     monkeypatch.setenv("PATH", str(tmp_path))
-    spec = write(launch="mpi", cluster={"nodes": 2})
+    spec = write(launch=launch, cluster={"nodes": 2})
 
     assert run(["doctor", spec]) == 69
-    assert "BAD local: launch: mpi needs mpirun, which is not on PATH" in capsys.readouterr().out
-    (tmp_path / "mpirun").symlink_to("/bin/sh")
+    told = f"BAD local: launch: {launch} needs {program}, which is not on PATH"
+    assert told in capsys.readouterr().out
+    (tmp_path / program).symlink_to("/bin/sh")
     assert run(["doctor", spec]) == 0
-    assert f"ok  local: launch: mpi uses {tmp_path}/mpirun" in capsys.readouterr().out
+    assert f"ok  local: launch: {launch} uses {tmp_path}/{program}" in capsys.readouterr().out
 
 
 def test_a_secret_that_the_shell_lacks_stops_the_job_and_is_not_shown(

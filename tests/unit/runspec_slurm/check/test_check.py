@@ -402,3 +402,23 @@ def test_a_reservation_of_parallelcluster_is_one_of_ec2_and_none_of_slurm() -> N
     )
 
     assert list(list_own_words(options)) == ["--exclusive"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "podman", "noted"),
+    [
+        ("Trainium", [], True),
+        ("Gaudi", [], True),
+        ("Trainium", ["--device=/dev/neuron0"], False),
+        ("MI300X", [], False),
+        ("A100", [], False),
+    ],
+)
+def test_chips_of_which_podman_gives_no_device_are_noted(
+    kind: str, podman: list[str], noted: bool
+) -> None:
+    wanted = spec(container={"image": "a:1"}, cluster={"gpus": 1, "gpu_type": kind})
+
+    told = problems(wanted, facts(wanted, {"container": "podman", "podman": podman}, None))
+
+    assert any("gets no device" in problem.what for problem in told) is noted
