@@ -86,10 +86,11 @@ class Jobs:
         return sorted(jobs, key=lambda job: (job["jobId"] != claim, job["jobId"] != known))
 
     def listed(self, run: str) -> list[Job]:
-        """Return the jobs whose name is *run*, oldest first. Names match regardless of case.
+        """Return the jobs whose name is *run*, oldest first. Names match regardless of case, and jobs in every state.
 
         Children of an array job and nodes have the name of their job, and ids that begin with its id. Lists by name
         do not contain them according to the documentation, but those of moto do: they are not jobs of their own.
+        https://docs.aws.amazon.com/batch/latest/APIReference/API_ListJobs.html
         """
         record = self.record(run)
         if record is None:
@@ -157,7 +158,10 @@ class Jobs:
                 self.poller.describe([job, *places])
 
     def job(self, run: str) -> Job | None:
-        """Return the job of *run* as it is now; None if the service does not show it."""
+        """Return the job of *run* as it is now; None if the service does not show it.
+
+        It shows a job for seven days at least: https://docs.aws.amazon.com/batch/latest/userguide/job_states.html
+        """
         if run not in self._ids and self.find(run) is None:
             return None
         return self.poller.describe([self._ids[run]]).get(self._ids[run])
