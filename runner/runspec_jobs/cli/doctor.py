@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from runspec_jobs.api import jobs, machine, probes
+from runspec_jobs.api.jobs import Job
 from runspec_jobs.api.machine import Finding
 from runspec_jobs.api.probes import PAGE, Left, Observed, Probe, Probing, Verdict
+from runspec_jobs.api.specs import is_chain
 from runspec_jobs.cli import diagnostics, output, plan
 from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.diagnostics.render import Format, escape_control
 from runspec_jobs.errors import OK, Unavailable, UsageError
 from runspec_jobs.options.setup_verbs import DoctorOptions
+
+_Made = tuple[str, str | None, Finding]  # a finding with its provider, or `profile`, and its job
 
 
 def doctor(options: DoctorOptions) -> int:
@@ -22,12 +27,14 @@ def doctor(options: DoctorOptions) -> int:
         return _probe(options)
     if options.job is not None:
         return _examine_job(options)
-    as_json, findings, unused = options.as_json, [], []
+    as_json = options.as_json
+    findings: list[_Made] = []
+    unused: list[str] = []
     for about, finding, invalid, checked in machine.list_findings(
         options.provider, node=options.node
     ):
         diagnostics.print_all(invalid, Format.TEXT)
-        findings.append((about, finding))
+        findings.append((about, None, finding))
         if not checked:
             unused.append(about)
         elif not as_json:
@@ -37,29 +44,69 @@ def doctor(options: DoctorOptions) -> int:
         output.out("      to check one: runspec doctor NAME")
     if as_json:
         _print_json(findings, None)
-    return OK if all(finding.ok for _, finding in findings) else Unavailable.exit_code
+    return OK if all(finding.ok for _, _, finding in findings) else Unavailable.exit_code
+
+
+class _Asked(NamedTuple):
+    """What a verdict is about: its *name* in JSON and in the verdict, and the jobs by how their findings name them."""
+
+    name: str
+    verdict: str
+    jobs: Mapping[str, Job]
 
 
 def _examine_job(options: DoctorOptions) -> int:
-    """Say whether one job will run."""
+    """Say whether one job will run, or the jobs of a chain."""
     if options.node:
         raise UsageError("--node takes no job", "runspec doctor PROVIDER --node")
+    assert options.job is not None, "BUG: there is a job"
+    asked = _load_chain(options) if is_chain(options.job) else _load_job(options)
+    findings: list[_Made] = []
+    for about, job in asked.jobs.items():
+        for finding in probes.list_job_findings(job):
+            findings.append((job.spec.provider, job.spec.name, finding))
+            if not options.as_json:
+                _print_finding(about, finding)
+    runs = all(finding.ok for _, _, finding in findings)
+    if options.as_json:
+        _print_json(findings, asked.name)
+    else:
+        output.out(_describe(asked.verdict, [found for _, _, found in findings]))
+    return OK if runs else Unavailable.exit_code
+
+
+def _load_job(options: DoctorOptions) -> _Asked:
     assert options.job is not None, "BUG: there is a job"
     overrides = jobs.Overrides(options.of, (), (), ())
     job = plan.load(
         options.job, ProgressPrinter(), overrides, output_format="text", as_json=options.as_json
     )
-    about, findings = job.spec.provider, []
-    for finding in probes.list_job_findings(job):
-        findings.append((about, finding))
-        if not options.as_json:
-            _print_finding(about, finding)
-    runs = all(finding.ok for _, finding in findings)
-    if options.as_json:
-        _print_json(findings, job.spec.name)
-    else:
-        output.out(_describe(f"{job.spec.name} on {about}", [found for _, found in findings]))
-    return OK if runs else Unavailable.exit_code
+    name, provider = job.spec.name, job.spec.provider
+    return _Asked(name, f"{name} on {provider}", {provider: job})
+
+
+def _load_chain(options: DoctorOptions) -> _Asked:
+    """Return the jobs of a chain, of which only those on the provider that was typed, if it was.
+
+    Raises UsageError if no job is left.
+    """
+    from runspec_jobs.api import chains  # slow to import, and a single job needs it not
+
+    assert options.job is not None, "BUG: there is a chain"
+    with ProgressPrinter() as printer:
+        chain = chains.load_chain(options.job, on_event=printer)
+    names = sorted({job.spec.provider for job in chain.jobs.values()})
+    if options.of is not None and options.of not in names:
+        what = f"no job of {chain.name} runs on '{options.of}': its jobs run on {', '.join(names)}"
+        hint = f"runspec doctor {options.job} checks each job on its own provider"
+        raise UsageError(what, hint)
+    found = {
+        f"{name} on {job.spec.provider}": job
+        for name, job in chain.jobs.items()
+        if options.of in (None, job.spec.provider)
+    }
+    where = "" if options.of is None else f" on {options.of}"
+    return _Asked(chain.name, f"{chain.name}{where}", found)
 
 
 def _describe(job: str, findings: Iterable[Finding]) -> str:
@@ -83,10 +130,10 @@ def _print_finding(about: str, finding: Finding) -> None:
         output.out(f"      hint: {escape_control(finding.hint)}")
 
 
-def _print_json(findings: Sequence[tuple[str, Finding]], job: str | None) -> None:
-    rows = [{"about": about, **finding._asdict()} for about, finding in findings]
-    is_ok = all(finding.ok for _, finding in findings)
-    is_known = not is_ok or not any(finding.unknown for _, finding in findings)
+def _print_json(findings: Sequence[_Made], job: str | None) -> None:
+    rows = [{"about": about, "job": of, **found._asdict()} for about, of, found in findings]
+    is_ok = all(finding.ok for _, _, finding in findings)
+    is_known = not is_ok or not any(finding.unknown for _, _, finding in findings)
     will_run = is_ok if job is not None and is_known else None
     output.out_json("runspec.doctor/v1", {"findings": rows, "job": job, "will_run": will_run})
 

@@ -15,7 +15,7 @@ class DoctorOptions(Options):
     """Check this machine and your account for what would stop a job.
 
     With a job, doctor answers one question: will this job run? It exits with 0 if nothing that it
-    could check stops the job.
+    could check stops the job. Of a chain, it checks each job; with PROVIDER, those that run there.
 
     Examples:
       runspec doctor aws-batch job.yaml
@@ -33,7 +33,7 @@ class DoctorOptions(Options):
     file: Path | None = argument_or(
         None,
         "FILE",
-        "the spec of a job: check whether it will run (PROVIDER may be left out)",
+        "the spec of a job, or a chain: check whether it will run (PROVIDER may be left out)",
         read=Path,
         complete=suggestions.specs,
     )
@@ -57,10 +57,10 @@ class DoctorOptions(Options):
 
     @property
     def job(self) -> Path | None:
-        """The spec of the job to check; the name of a file may be typed in place of a provider."""
-        alone = self.provider is not None and self.file is None
-        if alone and Path(self.provider or "").suffix in (".yaml", ".yml", ".json"):
-            return Path(self.provider or "")
+        """The spec of the job to check; the name of a file, or a path, may be typed in place of a provider."""
+        typed = self.provider or ""
+        if self.file is None and (Path(typed).suffix in (".yaml", ".yml", ".json") or "/" in typed):
+            return Path(typed)
         return self.file
 
     @property

@@ -89,6 +89,7 @@ class Finding(Part):
     """The result of one check."""
 
     about: str = Field(description="The provider, or `profile`.")
+    job: str | None = Field(description="The job that it is about; null if none was given.")
     what: str = Field(description="What was found, for people.")
     ok: bool = Field(description="false if it stops a job.")
     hint: str | None = Field(description="What to do, for people.")
@@ -100,9 +101,11 @@ class Doctor(Document):
 
     format: Literal["runspec.doctor/v1"]
     findings: list[Finding]
-    job: str | None = Field(description="The name of the job; null if doctor was not given one.")
+    job: str | None = Field(
+        description="The name of the job or chain; null if doctor was not given one."
+    )
     will_run: bool | None = Field(
-        description="Whether the job will run; null without a job, or if no check failed and some could not be made."
+        description="Whether it will run; null without a job, or if no check failed and some could not be made."
     )
 
 

@@ -16,6 +16,14 @@ from runspec_local import PROVIDER
 from tests.support.profiles import own_profile
 
 Capture = pytest.CaptureFixture[str]
+AWS = {
+    "region": "eu-central-1",
+    "bucket": "jobs",
+    "job_role": "arn:aws:iam::210987654321:role/r",
+    "instance_role": "arn:aws:iam::210987654321:instance-profile/r",
+    "subnets": ["subnet-1"],
+    "security_groups": ["sg-1"],
+}
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +91,7 @@ def test_what_could_not_be_checked_stops_no_job_and_is_said(
     assert (told["job"], told["will_run"]) == ("train", None)
     assert told["findings"][-1] == {
         "about": "local",
+        "job": "train",
         "what": "no sun",
         "ok": True,
         "hint": "look",
@@ -181,15 +190,7 @@ def test_probes_and_nodes_take_no_job(more: list[str], capsys: Capture) -> None:
 
 
 def test_policy_prints_the_rights_of_doctor(capsys: Capture) -> None:
-    settings = {
-        "region": "eu-central-1",
-        "bucket": "jobs",
-        "job_role": "arn:aws:iam::210987654321:role/r",
-        "instance_role": "arn:aws:iam::210987654321:instance-profile/r",
-        "subnets": ["subnet-1"],
-        "security_groups": ["sg-1"],
-    }
-    own_profile().write_text(json.dumps({"providers": {"aws-batch": settings}}))
+    own_profile().write_text(json.dumps({"providers": {"aws-batch": AWS}}))
     spec = write("aws-batch")
 
     assert run(["policy", "--doctor", spec]) == 0
@@ -197,3 +198,91 @@ def test_policy_prints_the_rights_of_doctor(capsys: Capture) -> None:
     assert run(["policy", spec]) == 0
     assert "iam:SimulatePrincipalPolicy" not in capsys.readouterr().out
     assert run(["policy", "--doctor", "--job", spec]) == 2
+
+
+# Chains
+
+
+def write_chain(*jobs: dict[str, Any]) -> str:
+    same = {"apiVersion": "runspec/v1", "provider": "local", "command": ["sh"]}
+    texts = [
+        "".join(f"{key}: {json.dumps(value)}\n" for key, value in {**same, **job}.items())
+        for job in jobs
+    ]
+    Path("mnist.yaml").write_text("---\n".join(texts))
+    return "mnist.yaml"
+
+
+def test_each_job_of_a_chain_is_checked_and_the_chain_has_one_verdict(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def examine(self: object, spec: Spec, facts: Facts, steps: Sequence[Step]) -> Iterable[Finding]:
+        return [Finding(f"{spec.name} has a disk", spec.name != "train", "buy one")]
+
+    monkeypatch.setattr(type(PROVIDER), "examine_job", examine)
+    chain = write_chain({"name": "prepare"}, {"name": "train", "needs": ["prepare"]})
+
+    assert run(["doctor", chain]) == 69
+
+    assert capsys.readouterr().out.splitlines() == [
+        "ok  prepare on local: the spec is valid, and its plan has 1 step",
+        "ok  prepare on local: prepare has a disk",
+        "ok  train on local: the spec is valid, and its plan has 1 step",
+        "BAD train on local: train has a disk",
+        "      hint: buy one",
+        "mnist will not run: 1 check failed of 4",
+    ]
+
+
+def test_the_checks_of_a_chain_name_their_job_in_json(capsys: Capture) -> None:
+    chain = write_chain({"name": "prepare"}, {"name": "train", "needs": ["prepare"]})
+
+    assert run(["doctor", chain, "--json"]) == 0
+
+    told = json.loads(capsys.readouterr().out)
+    assert (told["job"], told["will_run"]) == ("mnist", True)
+    assert {finding["job"] for finding in told["findings"]} == {"prepare", "train"}
+
+
+def test_of_a_chain_only_the_jobs_of_the_provider_that_is_typed_are_checked(
+    capsys: Capture,
+) -> None:
+    own_profile().write_text(json.dumps({"providers": {"aws-batch": AWS}}))
+    chain = write_chain(
+        {"name": "prepare"},
+        {"name": "train", "provider": "aws-batch", "needs": ["prepare"]},
+    )
+
+    assert run(["doctor", "local", chain]) == 0
+
+    told = capsys.readouterr().out
+    assert "train" not in told
+    assert told.splitlines()[-1].startswith("mnist on local will run: no check of ")
+
+
+def test_a_chain_without_a_job_on_the_provider_is_refused(capsys: Capture) -> None:
+    chain = write_chain({"name": "prepare"}, {"name": "train"})
+
+    assert run(["doctor", "slurm", chain]) == 2
+
+    told = capsys.readouterr().err
+    assert "no job of mnist runs on 'slurm': its jobs run on local" in told
+    assert "runspec doctor mnist.yaml" in told
+
+
+@pytest.mark.parametrize("words", [["jobs/"], ["local", "jobs"]])
+def test_a_folder_of_jobs_is_a_chain(words: list[str], capsys: Capture) -> None:
+    Path("jobs").mkdir()
+    Path(write_chain({"name": "prepare"}, {"name": "train"})).rename("jobs/all.yaml")
+
+    assert run(["doctor", *words]) == 0
+
+    assert "jobs" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_wrong_job_of_a_chain_is_shown_with_its_line(capsys: Capture) -> None:
+    chain = write_chain({"name": "prepare"}, {"name": "train", "needs": ["nobody"]})
+
+    assert run(["doctor", chain]) == 2
+
+    assert "mnist.yaml:10:" in capsys.readouterr().err
