@@ -12,7 +12,8 @@ from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.api.jobs import Job, plan
 from runspec_jobs.errors import Conflict, OtherFormat, Unavailable, UsageError
 from runspec_jobs.load import registry, source
-from runspec_jobs.provider import SupportsExport, SupportsImport, paths
+from runspec_jobs.provider import SupportsExport, paths
+from runspec_jobs.provider.importing.protocols import SupportsImport
 from runspec_jobs.provider.types import ForeignFile, Imported as Imported
 from runspec_jobs.state import atomic_io
 

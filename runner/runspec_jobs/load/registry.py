@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from runspec_jobs import entry_points as installed_points
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.errors import Conflict, Lacking, Unavailable
-from runspec_jobs.provider import FormatImporter, Provider
+from runspec_jobs.provider import Provider
+from runspec_jobs.provider.importing.protocols import FormatImporter
 
 if TYPE_CHECKING:
     from importlib import metadata

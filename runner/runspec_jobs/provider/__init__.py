@@ -15,7 +15,7 @@ The names of this module are what every provider needs. What only some need is i
 * `saved_outputs`, `streams`: what jobs have saved, and streams of logs, objects and tar files
 * `elastic_tasks`, `node_ends`: the state of elastic jobs, and proofs of how nodes have ended
 * `registry_login`, `probe`: logins to registries, and tests of assumptions about a service
-* `importing`: reading files of other tools, and writing specs
+* `importing`: reading what was written for other tools or providers, and writing specs
 * `types`: what the rarer capabilities exchange, such as routes to nodes and imported files
 """
 
@@ -37,7 +37,6 @@ from runspec_jobs.errors import (
     UsageError,
 )
 from runspec_jobs.provider.capabilities import (
-    FormatImporter,
     SetupClient,
     Submits,
     SupportsAccessHints,
@@ -51,8 +50,6 @@ from runspec_jobs.provider.capabilities import (
     SupportsEndById,
     SupportsExec,
     SupportsExport,
-    SupportsForeignSettings,
-    SupportsImport,
     SupportsJobDoctor,
     SupportsLogs,
     SupportsLogTimes,
@@ -131,7 +128,6 @@ __all__ = [
     "Facts",
     "File",
     "Finding",
-    "FormatImporter",
     "Launch",
     "MembershipChange",
     "Mount",
@@ -176,8 +172,6 @@ __all__ = [
     "SupportsEndById",
     "SupportsExec",
     "SupportsExport",
-    "SupportsForeignSettings",
-    "SupportsImport",
     "SupportsJobDoctor",
     "SupportsLogTimes",
     "SupportsLogs",

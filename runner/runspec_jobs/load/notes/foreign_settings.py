@@ -10,7 +10,8 @@ from typing import Any
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.errors import Unavailable
 from runspec_jobs.load import registry
-from runspec_jobs.provider import Spec, SupportsForeignSettings
+from runspec_jobs.provider import Spec
+from runspec_jobs.provider.importing.protocols import SupportsForeignSettings
 from runspec_jobs.regex import regex
 
 VARIABLE = regex(r"\$\{?([A-Z][A-Z0-9_]*)")
