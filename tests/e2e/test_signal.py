@@ -17,7 +17,8 @@ from tests.support.requirements import need
 from tests.support.slurm.project import Project, cluster as cluster, project as project  # fixtures
 
 pytestmark = pytest.mark.slow
-# Each process waits for the signal, and a moment longer for a second one; the shell that runs it handles none.
+# Each process waits for the signal, and a moment longer for a second one; the shell that runs it handles none. The first
+# one then waits for the file that LAST names, which another writes when it is done.
 PROGRAM = """\
 import os, signal, sys, time
 count = []
@@ -29,6 +30,11 @@ while not count and time.monotonic() < end:
 time.sleep(1)
 with open(os.path.join(sys.argv[1], "rank-" + rank), "w") as file:
     file.write("got %d" % len(count))
+last = os.environ.get("LAST", "")
+if rank != "0" and last:
+    open(last, "w").close()
+while last and not os.path.exists(last) and time.monotonic() < end:
+    time.sleep(0.05)
 """
 
 
@@ -74,9 +80,11 @@ def test_each_rank_of_mpi_gets_it_once(
 
 
 def test_nodes_of_an_elastic_job_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a job is over as soon as its first program has succeeded, so that this one has to wait for the other."""
     monkeypatch.chdir(tmp_path)
     outputs = [{"name": "out", "path": "/job/out", "from": "all"}]
-    found = here(tmp_path, cluster={"nodes": {"min": 1, "max": 2}}, outputs=outputs)
+    env = {"PATH": os.environ["PATH"], "LAST": str(tmp_path / "last")}
+    found = here(tmp_path, cluster={"nodes": {"min": 2, "max": 2}}, outputs=outputs, env=env)
 
     assert found == {"rank-0": "got 1", "rank-1": "got 1"}
 
