@@ -42,7 +42,8 @@ class Wanted(NamedTuple):
     """The patterns of the files of an output that are saved; all files match an empty *include*.
 
     A pattern without a slash is that of a name, in any folder; with one, that of a path in the output, in which `*` may
-    stand for several folders, and `**/` for none, as in other tools.
+    stand for several folders, and `**/` for none, as in other tools. A link to a folder is saved as folders are, unless
+    `exclude` has it, and a path of *include* may lead through it.
     """
 
     include: Sequence[str] = ()
@@ -60,8 +61,13 @@ class Wanted(NamedTuple):
         >>> [wanted.matches(path) for path in ("a/b.bam", "log/a/b", "c.tmp.bam", "d.sam")]
         [True, True, False, False]
         """
-        taken = not self.include or any(_matches(path, pattern) for pattern in self.include)
-        return taken and not any(_matches(path, pattern) for pattern in self.exclude)
+        return self.includes(path) and not self.excludes(path)
+
+    def includes(self, path: str) -> bool:
+        return not self.include or any(_matches(path, pattern) for pattern in self.include)
+
+    def excludes(self, path: str) -> bool:
+        return any(_matches(path, pattern) for pattern in self.exclude)
 
 
 def _matches(path: str, pattern: str) -> bool:
@@ -93,9 +99,11 @@ class _Walk:
         self.folder, self.wanted = folder, wanted
         self.names = [folder, *names]
         self.found = Look({}, {}, Shape({}, {}, {}))
+        self.ways: Dict[str, List[str]] = {}  # links to folders of the output, by these folders
 
     def run(self) -> Look:
-        for path in self._paths():
+        paths = self._paths()
+        for path in paths if self.wanted == EVERYTHING else self._chosen(list(paths)):
             try:
                 self._add(path)
             except OSError as error:
@@ -122,9 +130,44 @@ class _Walk:
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     todo.append(path)
-                elif not self.wanted.matches(known_as(path)):
-                    continue
                 yield path
+
+    def _chosen(self, paths: List[str]) -> List[str]:
+        """Return those of *paths* that the patterns do not leave out: all folders, and links to folders."""
+        links = {path: self._leads_to(path) for path in paths}
+        for path, inside in links.items():
+            if inside:
+                self.ways.setdefault(known_as(inside), []).append(known_as(path))
+        return [path for path in paths if self._is_chosen(path, links[path] is not None)]
+
+    def _is_chosen(self, path: str, to_folder: bool) -> bool:
+        at, name = os.path.join(self.folder, path), known_as(path)
+        if to_folder:
+            return not self.wanted.excludes(name)
+        return self._takes(name) or (os.path.isdir(at) and not os.path.islink(at))
+
+    def _leads_to(self, path: str) -> Optional[str]:
+        """Return the folder of the output that a link leads to, "" for another folder, and None for anything else."""
+        try:
+            real, target = self._resolved(path, os.readlink(os.path.join(self.folder, path)))
+        except OSError:  # it is no link, or was deleted
+            return None
+        if not os.path.isdir(real):
+            return None
+        return (_below(real, self.folder) or "")[1:] if target else ""
+
+    def _takes(self, path: str) -> bool:
+        """Return whether the file at *path* is saved, also if the patterns name it by way of a link to a folder."""
+        if self.wanted.matches(path):
+            return True
+        if not self.ways or self.wanted.excludes(path):
+            return False
+        cuts = [at for at, letter in enumerate(path) if letter == "/"]
+        return any(
+            self.wanted.includes(way + path[cut:])
+            for cut in cuts
+            for way in self.ways.get(path[:cut], ())
+        )
 
     def _add(self, path: str) -> None:
         info = os.stat(os.path.join(self.folder, path), follow_symlinks=False)
@@ -153,22 +196,26 @@ class _Walk:
             info = os.stat(real)
         except OSError:  # the link is saved, even if its end is missing or cannot be read
             info = None
+        straight = self._is_straight(name, target, real)
         if info is not None and stat.S_ISREG(info.st_mode):
             # Restored as a link, it would lead to nothing, and what it led to would be lost.
-            target = target if self._is_saved(name, target, real) else ""
+            saved = straight and self._takes(known_as(os.path.relpath(real, self.folder)))
             mode = info.st_mode & PERMISSIONS
-            self.found.files[name] = Seen(real, version_of(info), mode, target)
+            seen = Seen(real, version_of(info), mode, target if saved else "")
+            self.found.files[name] = seen
         else:
+            if not straight:
+                start = os.path.join(self.folder, os.path.dirname(path))
+                target = known_as(os.path.relpath(real, start))
             shape.links[name] = Link(target, mtime_ns)
 
-    def _is_saved(self, name: str, target: str, real: str) -> bool:
-        """Return whether the link *name* leads to a saved file; with patterns, not by way of other links."""
+    def _is_straight(self, name: str, target: str, real: str) -> bool:
+        """Return whether the link *name* leads to *real* not by way of other links, which patterns may leave out."""
         if self.wanted == EVERYTHING:
             return True
         inside = known_as(os.path.relpath(real, self.folder))
         start = "" if target.startswith("/") else os.path.dirname(name)
-        straight = os.path.normpath(os.path.join(start, target.lstrip("/")))
-        return straight == inside and self.wanted.matches(inside)
+        return os.path.normpath(os.path.join(start, target.lstrip("/"))) == inside
 
     def _resolved(self, path: str, raw: str) -> Tuple[str, str]:
         """Return where a link leads, without links, and its target as in a manifest; "" if it leads out."""

@@ -108,6 +108,39 @@ def test_a_link_to_a_file_that_the_patterns_leave_out_is_saved_as_a_file(
     assert kept(target)["best"] == (source / "deep/er/b").read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("patterns", "links", "lost"),
+    [
+        ({"include": ["*.pt"]}, {"latest": "deep/er", "again": "deep/er"}, {"data"}),
+        ({"include": ["latest/*"]}, {"latest": "deep/er", "again": "deep/er"}, {"data"}),
+        ({"include": ["*.pt"], "exclude": ["latest", "data"]}, {"again": "deep/er"}, set()),
+        ({}, {"latest": "deep/er", "again": "latest"}, {"data"}),
+    ],
+)
+def test_a_link_to_a_folder_is_saved_with_the_files_that_the_patterns_take(
+    source: Path,
+    target: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    patterns: dict[str, list[str]],
+    links: dict[str, str],
+    lost: set[str],
+) -> None:
+    """Unless `exclude` has it. A pattern with a slash may lead through it."""
+    (source / "deep/er/new.pt").write_text("new")
+    (source / "latest").symlink_to("deep/er")
+    (source / "again").symlink_to("latest")
+    (source / "data").symlink_to(target.parent)
+    monkeypatch.setenv(folder_sync.FILES, json.dumps(patterns))
+
+    assert saved(source, target) == 0
+
+    manifest = parsed((target / MANIFEST).read_bytes(), MANIFEST)
+    assert {name: link.target for name, link in manifest.shape.links.items()} == links
+    assert manifest.shape.lost.keys() == lost
+    assert "deep/er/new.pt" in manifest.files
+    assert "a" not in manifest.files or not patterns
+
+
 def test_everything_is_saved_and_has_its_plain_name_in_the_end(source: Path, target: Path) -> None:
     assert saved(source, target) == 0
 
