@@ -194,4 +194,4 @@ def _share(mount: Mount, prefix: str) -> Mount:
     if mount.mode != "lazy":
         return mount
     place = f"shared://{STORE}/{prefix}/store/{mount.place.strip('/')}"
-    return mount.model_copy(update={"source": place, "mode": "ro"})
+    return mount.model_copy(update={"source": place})

@@ -26,8 +26,14 @@ def get(bucket: Bucket, mount: Mapping[str, Any], path: str) -> None:
         _copy(bucket, mount["key"], path)
 
 
-def link(source: str, path: str) -> None:
-    """Make *path* a link to the folder *source* of a shared file system, which is created if it does not exist."""
+def link(source: str, path: str, exists: bool = False) -> None:
+    """Make *path* a link to the folder *source* of a shared file system, which is created if it does not exist.
+
+    If it has to exist already, raise Failure unless it does.
+    """
+    if exists and not os.path.isdir(source):
+        text = "{} is missing: the store has no object there, or this machine has not mounted it"
+        raise Failure(text.format(source), USAGE)
     os.makedirs(source, exist_ok=True)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if os.path.islink(path) and os.readlink(path) == source:

@@ -73,7 +73,8 @@ class Workdir:
     def _mount(self, mount: Mapping[str, Any], path: str) -> None:
         if mount["kind"] == "folder":
             shared = self.env.get("RUNSPEC_SHARED") or self.below(SHARED)
-            inputs.link(os.path.join(shared, files.local(mount["path"])), path)
+            source = os.path.join(shared, files.local(mount["path"]))
+            inputs.link(source, path, mount.get("exists", False))
         elif mount["kind"] == "foreign":
             from runspec_agent.transfer import other_stores  # only few jobs need this import
 

@@ -255,7 +255,8 @@ def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:
         return {**fields, "kind": "saves", **saves(output, copied=True), "from": blob_key(copied)}
     if mount.is_foreign:
         return {**fields, "kind": "foreign", **foreign_source(mount)}
-    return {**fields, "kind": "folder", "path": mount.place}
+    exists = {"exists": True} if mount.mode == "lazy" else {}
+    return {**fields, "kind": "folder", "path": mount.place, **exists}
 
 
 def foreign_source(mount: Mount) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def check_disk_tier(spec: Spec, known: Collection[str], why: str, hint: str) -> 
 def note_copies(spec: Spec, why: str) -> Iterator[Problem]:
     """Yield a note for each mount with `mode: lazy` that is copied nevertheless; *why* is the reason."""
     for number, mount in enumerate(spec.mounts):
-        if mount.mode == "lazy":
+        if mount.mode == "lazy" and mount.scheme == "store":
             message = f"each node copies {mount.source} before the program starts: {why}"
             yield Problem(("mounts", number, "mode"), message, severity="note")
 

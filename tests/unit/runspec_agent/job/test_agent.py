@@ -931,6 +931,30 @@ def test_an_input_that_is_not_there_is_one_clear_line(service: Service) -> None:
     assert found == (2, "", "runspec: the store has no object at store/data/\n")
 
 
+def test_a_lazy_mount_of_which_the_store_has_nothing_is_one_clear_line(
+    service: Service, tmp_path: Path
+) -> None:
+    """An empty folder in its place would be taken for data."""
+    mount = {"name": "data", "target": "/in", "kind": "folder", "path": "fs/sets", "exists": True}
+    at = tmp_path / "root/mnt/runspec/fs/sets"
+
+    found = service.runs("true", record={"mounts": [mount]})
+
+    why = "the store has no object there, or this machine has not mounted it"
+    assert found == (2, "", f"runspec: {at} is missing: {why}\n")
+    assert not at.exists()
+
+
+def test_a_lazy_mount_that_is_there_is_read_where_it_lies(service: Service, tmp_path: Path) -> None:
+    mount = {"name": "data", "target": "/in", "kind": "folder", "path": "fs/sets", "exists": True}
+    (tmp_path / "root/mnt/runspec/fs/sets").mkdir(parents=True)
+    (tmp_path / "root/mnt/runspec/fs/sets/a").write_text("here")
+
+    code, out, _ = service.runs("cat", "${mounts.data}/a", record={"mounts": [mount]})
+
+    assert (code, out) == (0, "here")
+
+
 def test_a_grace_that_is_no_number_is_one_clear_line(service: Service) -> None:
     """The user may have set it."""
     found = service.runs("true", RUNSPEC_GRACE_S="soon")

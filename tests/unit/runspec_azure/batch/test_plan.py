@@ -355,6 +355,7 @@ def test_a_lazy_mount_is_one_of_the_pool_that_nobody_can_write(login: dict[str, 
     (record,) = [step.do.params["body"] for step in steps if step.id == "record"]
     (mount,) = json.loads(record)["mounts"]
     assert (mount["kind"], mount["path"]) == ("folder", "runspec-store/runspec/store/sets/cifar")
+    assert mount["exists"], "what is missing is an error"
 
 
 @pytest.mark.parametrize(
