@@ -17,8 +17,8 @@ from tests.support.requirements import need
 from tests.support.slurm.project import Project, cluster as cluster, project as project  # fixtures
 
 pytestmark = pytest.mark.slow
-# Each process waits for the signal, and a moment longer for a second one; the shell that runs it handles none. The first
-# one then waits for the file that LAST names, which another writes when it is done.
+# Each process waits for the signal, and a moment longer for a second one; the shell that runs it handles none. The
+# first one then waits for the file that LAST names, which another writes when it is done.
 PROGRAM = """\
 import os, signal, sys, time
 count = []
