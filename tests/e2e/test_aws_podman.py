@@ -16,6 +16,7 @@ from runspec_jobs.cli.app import run
 from tests.e2e.test_podman import (
     CANNOT_START,
     IMAGE,
+    PULLED_AGAIN,
     broken_image,
     podman as podman,
     with_entrypoint,
@@ -110,6 +111,13 @@ def test_a_job_whose_image_cannot_start_ends_as_recorded(
     image = broken_image(end, "registry.example/broken:1", tmp_path)
 
     ends.check("aws-batch", {end: failed(capsys, end, container={"image": image})})
+
+
+@pytest.mark.matrix
+def test_a_rule_has_an_image_be_pulled_again(region: Region, capsys: Capture) -> None:
+    found = failed(capsys, "rule-image", **PULLED_AGAIN)
+
+    ends.check("aws-batch-rules", {"rule-image": found})
 
 
 def failed(capsys: Capture, end: str, **fields: Any) -> Any:

@@ -641,3 +641,21 @@ def test_something_happens_to_a_job_on_batch_ai(
             batch_ai.control("POST", "preempt", {"job": job["name"]})
 
     event("azure-batch-ai", end, jobs, happens, **(LOW if end == "lost" else {}))
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+def test_a_job_on_batch_ai_has_no_room_in_its_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No agent saves: the program itself writes to the share of outputs, and sees that there is no room."""
+    monkeypatch.setattr("runspec_batchai.client.BatchAiClient.poll_s", 0.2)
+    settings = {
+        "shared": {"kept": {"share": "kept"}},
+        "results": {"out": {"path": "$AZ_BATCHAI_JOB_MOUNT_ROOT/kept/out"}},
+    }
+    with (
+        emulated_batch_ai.subscription(tmp_path, monkeypatch, **settings),
+        small_disk(tmp_path / "cloud/storage/acct/kept", "2m"),
+    ):
+        without_room("azure-batch-ai", Local(tmp_path, capsys), lambda: None, azure_batch_ai={})

@@ -108,6 +108,11 @@ def with_entrypoint(name: str, entrypoint: list[str], *more: str) -> str:
 # That docker is asked as podman is, one test here shows.
 DOCKER = pytest.param("docker", marks=pytest.mark.matrix)
 CANNOT_START = ("image", "architecture", "shell", "entrypoint")  # rows of the table of ends
+NOWHERE = "127.0.0.1:9/no/such:1"  # an image that cannot be pulled
+PULLED_AGAIN = {
+    "container": {"image": NOWHERE},
+    "retry": {**ends.RETRY, "on": [{"reason": "image", "action": "retry"}]},
+}
 # The head of a program for AArch64, ELF-64: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html
 FOREIGN = b"\x7fELF\2\1\1" + bytes(9) + b"\2\0\xb7\0" + bytes(108)
 MAKE_FOREIGN = """\
@@ -119,7 +124,7 @@ done"""
 def broken_image(end: str, name: str, folder: Path) -> str:
     """Return the name of an image that cannot start a job: *name*, or one that is nowhere."""
     if end == "image":
-        return "127.0.0.1:9/no/such:1"
+        return NOWHERE
     if end == "entrypoint":
         return with_entrypoint(name, ["/no/such/program"])
     foreign = folder / "foreign"

@@ -17,6 +17,7 @@ from runspec_jobs.state_folder import find_runs_folder
 from tests.e2e.test_podman import (
     CANNOT_START,
     IMAGE,
+    PULLED_AGAIN,
     broken_image,
     podman as podman,  # a fixture
     with_entrypoint,
@@ -221,3 +222,13 @@ def test_a_job_whose_image_cannot_start_ends_as_recorded(
     project.said("apply", "job.yaml")
 
     ends.check("slurm", ends.rows(project.status(), [end]))
+
+
+@pytest.mark.matrix
+def test_a_rule_has_an_image_be_pulled_again(project: Project, tmp_path: Path) -> None:
+    spec = ends.spec("slurm", ["rule-image"], timeout="10m", **PULLED_AGAIN)
+    (tmp_path / "job.yaml").write_text(json.dumps(spec))
+
+    project.said("apply", "job.yaml")
+
+    ends.check("slurm-rules", ends.rows(project.status(), ["rule-image"]))

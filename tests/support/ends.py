@@ -16,6 +16,7 @@ from tests.support.root import ROOT
 
 FOLDER, PAGE = ROOT / "tests" / "golden" / "ends", ROOT / "docs" / "ends.md"
 ATTEMPTS, TIMEOUT_S = 2, 20
+RETRY = {"attempts": ATTEMPTS, "spot_attempts": 3}
 CODES = (0, 1, 2, 3, 75, 77, 120, 124, 126, 127, 130, 137, 143, 255)
 SIGNALS = ("HUP", "INT", "QUIT", "ABRT", "KILL", "USR1", "SEGV", "TERM")
 # A task of a sweep ends in the way that its parameter names. BELOW: a launcher is between the agent and the program.
@@ -71,6 +72,7 @@ WORDS = {
     "rule-timeout": "it reaches `timeout`, for which `retry.on` says stop",
     "rule-oom": "the kernel kills it for its memory, for which `retry.on` says stop",
     "rule-lost": "its machine is lost, for which `retry.on` says stop",
+    "rule-image": "its image cannot be pulled, for which `retry.on` says retry",
     "setup": "its `setup` exits with 6",
     "max-failed": "it is one of two failed tasks, with `max_failed: 2`",
     "max-running": "it runs when two tasks have failed, with `max_failed: 2`",
@@ -115,7 +117,7 @@ def spec(provider: str, ends: Iterable[str], nodes: int = 1, **more: Any) -> dic
         "sweep": {"end": list(ends)},
         "env": {"LAST": str(nodes - 1)},
         "cluster": {"nodes": nodes},
-        "retry": {"attempts": ATTEMPTS, "spot_attempts": 3},
+        "retry": RETRY,
         "timeout": f"{TIMEOUT_S}s",
         **more,
     }
