@@ -650,7 +650,7 @@ def test_a_job_on_batch_ai_has_no_room_in_its_share(
 ) -> None:
     """No agent saves: the program itself writes to the share of outputs, and sees that there is no room."""
     monkeypatch.setattr("runspec_batchai.client.BatchAiClient.poll_s", 0.2)
-    settings = {
+    settings: dict[str, Any] = {
         "shared": {"kept": {"share": "kept"}},
         "results": {"out": {"path": "$AZ_BATCHAI_JOB_MOUNT_ROOT/kept/out"}},
     }

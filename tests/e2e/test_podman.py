@@ -109,7 +109,7 @@ def with_entrypoint(name: str, entrypoint: list[str], *more: str) -> str:
 DOCKER = pytest.param("docker", marks=pytest.mark.matrix)
 CANNOT_START = ("image", "architecture", "shell", "entrypoint")  # rows of the table of ends
 NOWHERE = "127.0.0.1:9/no/such:1"  # an image that cannot be pulled
-PULLED_AGAIN = {
+PULLED_AGAIN: dict[str, Any] = {
     "container": {"image": NOWHERE},
     "retry": {**ends.RETRY, "on": [{"reason": "image", "action": "retry"}]},
 }
