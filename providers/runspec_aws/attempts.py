@@ -54,13 +54,14 @@ def _attempt(which: AttemptKey, attempt: Job, job: Job, codes: Codes, ends: Node
     if end is not None and not preempted and (end.code or not code):
         began_s, ended_s = _seconds(attempt.get("startedAt")), _seconds(attempt.get("stoppedAt"))
         reason = late or reasons.recorded(end, ends.record, attempt)
-        return Attempt(which.number, end.code, reason, end.preempted, began_s, ended_s)
+        return Attempt(which.number, end.code, reason, end.preempted, began_s, ended_s, end.setup_s)
     noted = codes(which) if code == AGAIN and not preempted else None
     reason = reasons.of_attempt(attempt, code if noted is None else noted, preempted=preempted)
     reason = late or reason
     began_s, ended_s = _seconds(attempt.get("startedAt")), _seconds(attempt.get("stoppedAt"))
     own_code = code if noted is None else noted
-    return Attempt(which.number, own_code, reason, preempted, began_s, ended_s)
+    setup_s = None if end is None else end.setup_s
+    return Attempt(which.number, own_code, reason, preempted, began_s, ended_s, setup_s)
 
 
 def began_s(job: Job) -> float | None:

@@ -186,7 +186,8 @@ def _nodes(noted: list[events.Event]) -> Iterator[NodeStatus]:
 def _attempt(end: events.Event, began_s: float | None) -> Attempt:
     """Return an attempt from the event of its end; older supervisors wrote no reason and no times."""
     code, reason = end["exit_code"], end.get("reason", "")
-    return Attempt(end["attempt"], code, reason, False, began_s, end.get("at"))
+    ended_s, setup_s = end.get("at"), end.get("setup_s")
+    return Attempt(end["attempt"], code, reason, False, began_s, ended_s, setup_s)
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,7 @@ def test_a_code_ends_a_task_on_azure_batch(on_azure: Local, account: AzureBatch)
     in_table("azure-batch", status, "rule-stop", "rule-again", "setup")
     found = {task: part[:2] for task, part in attempts(status).items()}
     assert found == {0: ("failed", 42), 1: ("failed", 7), 2: ("failed", 6)}
+    assert all(0 <= node["attempts"][0]["setup_s"] < 60 for node in status["nodes"])
     _, log, _ = on_azure.said("logs", "job", "--task", "0")
     assert ("attempt 1 with 42" in log, "attempt 2 with 42" in log) == (True, False)
     assert "retry.on has ended this task, with 42" in log

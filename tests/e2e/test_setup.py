@@ -106,8 +106,9 @@ def test_a_setup_that_fails_on_one_node_is_tried_again_here(
 
     capsys.readouterr()
     assert run(["status", "job", "--json"]) == 0
-    (first, _) = json.loads(capsys.readouterr().out)["nodes"][1]["attempts"]
+    (first, last) = json.loads(capsys.readouterr().out)["nodes"][1]["attempts"]
     assert (first["exit_code"], first["reason"]) == (7, "setup failed with exit code 7")
+    assert 0 <= first["setup_s"] < 60 and 0 <= last["setup_s"] < 60
     assert run(["fetch", "job", str(tmp_path / "kept")]) == 0
     check(tmp_path / "kept")
 
@@ -152,6 +153,7 @@ def test_a_setup_that_fails_on_one_node_is_tried_again_on_slurm(
     found = project.ended(fields.pop("run"), **fields)
 
     assert found["state"] == "succeeded", project.log()
+    assert all(0 <= node["attempts"][1]["setup_s"] < 60 for node in project.status()["nodes"])
     log = project.log()
     assert log.count("runspec: setup begins") == 4
     files = project.fetched()

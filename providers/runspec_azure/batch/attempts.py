@@ -108,7 +108,8 @@ class AttemptNotes:
             end = ends.of((*place, number))
             if end is not None and not (reclaimed and end.told):
                 code, reason, reclaimed = end.code, end.reason(ends.record), end.preempted
-            yield Attempt(number, code, reason, reclaimed, begins.get(number), ended_s)
+            setup_s = None if end is None else end.setup_s
+            yield Attempt(number, code, reason, reclaimed, begins.get(number), ended_s, setup_s)
 
 
 def noted(name: str) -> tuple[tuple[int, int, int], int] | None:

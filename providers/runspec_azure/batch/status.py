@@ -364,7 +364,8 @@ class Tasks:
             elif state is State.FAILED and code == 0:
                 code, reason = None, unproven(SERVICE)
             began_s, ended_s = seconds(info.get("startTime")), seconds(info.get("endTime"))
-            yield Attempt(attempts, code, reason, False, began_s, ended_s)
+            setup_s = None if end is None else end.setup_s
+            yield Attempt(attempts, code, reason, False, began_s, ended_s, setup_s)
 
     def _late(self, info: Found, ends: NodeEnds, end: NodeEnd | None) -> str:
         """Return why the service ended the last attempt of a task at its maxWallClockTime, or an empty string.

@@ -317,7 +317,9 @@ class Supervisor:
         unwanted = task in self.unwanted or attempt.reason == CANCELLED
         stopped = attempt.reason == STOP or (code and unwanted)
         state = "cancelled" if stopped else "succeeded" if code == 0 else "failed"
-        self._tell(task, rank, state, exit_code=code, reason=reason)
+        setup = self._find_setup_end(task, rank)
+        more = {} if setup is None or setup.took_s is None else {"setup_s": setup.took_s}
+        self._tell(task, rank, state, exit_code=code, reason=reason, **more)
         if "elastic" in self.job:
             return
         after_the_first = self.job["launch"] != "none" and attempt.codes.get(0) == 0
@@ -334,7 +336,7 @@ class Supervisor:
         if not node.contained or attempt.reason or rank not in attempt.nodes:
             return ""
         try:
-            if not node.begun.stat().st_size or self._why_unprepared(task, rank):
+            if not node.begun.stat().st_size or self._find_setup_end(task, rank) is not None:
                 return ""
         except OSError:
             return ""
@@ -349,9 +351,12 @@ class Supervisor:
 
     def _why_unprepared(self, task: int, rank: int) -> str:
         """Return that the setup of a node failed, or an empty string."""
+        end = self._find_setup_end(task, rank)
+        return program_hooks.FAILED.format(end.code) if end is not None and end.code else ""
+
+    def _find_setup_end(self, task: int, rank: int) -> program_hooks.SetupEnd | None:
         number = self.running[task].tries.get(rank, self.tried[task])
-        failed = program_hooks.failed(str(Node(self.job, task, rank, number).begun))
-        return "" if failed is None else program_hooks.FAILED.format(failed)
+        return program_hooks.ended(str(Node(self.job, task, rank, number).begun))
 
     def _has_left(self, task: int, rank: int, code: int) -> bool:
         """Return whether a node of an elastic job has ended because it was released, and not with the job."""

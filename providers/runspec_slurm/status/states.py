@@ -202,6 +202,11 @@ def _state(task: Task, rank: int, code: int | None, *, cancelled: bool) -> State
 
 def _attempt(task: Task, number: int, rank: int, state: State | None) -> Attempt:
     """Return an attempt that has ended; *state* is None if another attempt followed."""
+    note = task.note(number, rank) or {}
+    return _judge_attempt(task, number, rank, state)._replace(setup_s=note.get("setup_s"))
+
+
+def _judge_attempt(task: Task, number: int, rank: int, state: State | None) -> Attempt:
     note, code = task.note(number, rank) or {}, _code(task, number, rank)
     own = task.is_own(number, rank)
     began_s, ended_s = note.get("began_s"), note.get("ended_s")
@@ -303,11 +308,16 @@ def to_json(status: Status) -> dict[str, Any]:
                 str(node.state),
                 node.reason,
                 node.exit_code,
-                [list(a) for a in node.attempts],
+                [_list_fields(attempt) for attempt in node.attempts],
             ]
             for node in status.nodes
         ],
     }
+
+
+def _list_fields(attempt: Attempt) -> list[Any]:
+    """Return the fields of *attempt*; older versions read all but the last."""
+    return list(attempt if attempt.setup_s is not None else attempt[:-1])
 
 
 def from_json(said: Mapping[str, Any]) -> Status:

@@ -6,16 +6,17 @@ The signal is sent so where there may be no Python; `preemption.limit_signal` se
 """
 
 import re
-from typing import List, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 NAME = "runspec-setup"  # the $0 of the shell that runs the setup
-ENDED = "RUNSPEC_SETUP"  # the path of a file for the exit code of a setup that failed
+ENDED = "RUNSPEC_SETUP"  # the path of a file for "setup CODE SECONDS", how the setup has ended
+FILE = "setup"  # the name of that file in the folder of an agent
 FAILED = "setup failed with exit code {}"
 # `sh -c SCRIPT NAME COUNT SETUP... [PROGRAM...]`. The setup is a child, which is sent SIGTERM: a shell that waits for a
 # child in the foreground would end without it, and as process 1 of a container it would ignore the signal. The program
 # then replaces the shell, as inside.sh would have started it.
 SCRIPT = """\
-_rs_n=$1 _rs_p= _rs_s= _rs_b=$(date +%s 2>/dev/null) _rs_m=${RUNSPEC_SETUP-}
+_rs_n=$1 _rs_p= _rs_s= _rs_t= _rs_b=$(date +%s 2>/dev/null) _rs_m=${RUNSPEC_SETUP-}
 shift
 unset RUNSPEC_SETUP
 trap '_rs_s=1; [ -z "$_rs_p" ] || kill -TERM "$_rs_p" 2>/dev/null' TERM
@@ -38,10 +39,10 @@ wait "$_rs_p"
 _rs_c=$?
 [ -z "$_rs_s" ] || { wait "$_rs_p"; exit 143; }
 trap - TERM
-_rs_e=$(date +%s 2>/dev/null) && [ "$_rs_b" ] && _rs_e=" after $((_rs_e-_rs_b)) s" || _rs_e=
+_rs_e=$(date +%s 2>/dev/null) && [ "$_rs_b" ] && _rs_t=$((_rs_e-_rs_b)) _rs_e=" after $_rs_t s" || _rs_e=
+[ -z "$_rs_m" ] || { echo "setup $_rs_c $_rs_t" >"$_rs_m"; } 2>/dev/null
 if [ $_rs_c != 0 ]; then
 echo "runspec: setup failed with exit code $_rs_c$_rs_e" >&2
-[ -z "$_rs_m" ] || echo "setup $_rs_c" >"$_rs_m"
 exit $_rs_c
 fi
 echo "runspec: setup ended$_rs_e" >&2
@@ -74,14 +75,35 @@ def split(argv: Sequence[str]) -> Tuple[List[str], List[str]]:
     return words[:end], words[end:]
 
 
-def failed(path: Optional[str]) -> Optional[int]:
-    """Return the exit code of a setup that failed, which it wrote to *path*, or None."""
+class SetupEnd(NamedTuple):
+    """The exit code of a setup, and how long it took, in whole seconds, or None if the image has no `date`."""
+
+    code: int
+    took_s: Optional[int]
+
+
+def ended(path: Optional[str]) -> Optional[SetupEnd]:
+    """Return how a setup has ended, which wrote that to *path*, or None if it has not."""
     try:
         with open(path or "", "rb") as stream:
-            match = re.match(rb"setup (\d{1,3})\s", stream.read(100))
+            match = re.match(rb"setup (\d{1,3})(?: (\d{1,9}))?\s", stream.read(100))
     except OSError:
         return None
-    return int(match.group(1)) if match else None
+    if match is None:
+        return None
+    return SetupEnd(int(match.group(1)), int(match.group(2)) if match.group(2) else None)
+
+
+def failed(path: Optional[str]) -> Optional[int]:
+    """Return the exit code of a setup that failed, which it wrote to *path*, or None."""
+    end = ended(path)
+    return end.code or None if end is not None else None
+
+
+def took_s(path: Optional[str]) -> Optional[int]:
+    """Return how many seconds a setup took that has ended, which it wrote to *path*, or None."""
+    end = ended(path)
+    return end.took_s if end is not None else None
 
 
 # The signal

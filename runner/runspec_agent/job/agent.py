@@ -93,6 +93,9 @@ class Agent:
         self.failed_with: Optional[int] = (
             None  # the exit code of the program, before another one replaced it
         )
+        self.setup_s: Optional[int] = (
+            None  # how long the setup took, if there is one that has ended
+        )
         self.begun, self.own_place = False, self.place  # as the service counts, also if elastic
         self.saver: Optional[Saver] = None  # saves outputs that are not published yet
         self.usage: Optional[Usage] = None
@@ -105,6 +108,7 @@ class Agent:
             if holder == self.place.job:
                 return self._work(argv, signals)
         finally:
+            self.setup_s = program_hooks.took_s(os.path.join(self.folder, program_hooks.FILE))
             files.remove_tree(self.folder)
             if self.usage is not None:
                 self.usage.finish()
@@ -265,10 +269,11 @@ class Agent:
         why = why or (str(leaving) if leaving else WHY.get(self.unsaved))
         if self.cause == end_causes.SETUP:
             why = program_hooks.FAILED.format(own)
-        end = End(own, self.cause, why)
+        end = End(own, self.cause, why, self.setup_s)
         try:
             if self.ends is not None:
-                self.ends.note(code, end.why, own=own, cause=self.cause)
+                more = {} if self.setup_s is None else {"setup_s": self.setup_s}
+                self.ends.note(code, end.why, own=own, cause=self.cause, **more)
             if self.begun and self.record.get("ends"):
                 name = exit_records.name(self.env)
                 end_record.write(self.bucket, self.at, self.own_place, end, name)

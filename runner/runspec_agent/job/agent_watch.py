@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
-from runspec_agent.base import end_causes, files, process
+from runspec_agent.base import end_causes, files, process, program_hooks
 from runspec_agent.base.failure import Failure
 from runspec_agent.base.process import STOPS, Signals
 from runspec_agent.base.task_identity import TaskIdentity
@@ -110,7 +110,8 @@ def _recorded(bucket: Bucket, at: str, record: Dict[str, Any], killed: int, begu
     if end is None:
         why = "the agent was killed by signal {}".format(killed - SIGNALLED)
         print("runspec: {}".format(why), file=sys.stderr)
-        end = End(killed, end_causes.KILLED, why)
+        setup_s = program_hooks.took_s(os.path.join(begun.folder, program_hooks.FILE))
+        end = End(killed, end_causes.KILLED, why, setup_s)
         end_record.write(bucket, at, identity, end, "")
     elif end.cause not in end_causes.OF_PROGRAM or end.code == 0:
         return end.code

@@ -24,7 +24,7 @@ LOOK_S = (
     2.0  # between two looks at that, for up to NODES; with more of them, each looks more seldom
 )
 NODES = 100
-Note = Dict[str, Any]  # code, why (or null), node, began_s and ended_s since 1970
+Note = Dict[str, Any]  # code, why (or null), node, began_s and ended_s since 1970, perhaps setup_s
 
 
 class ExitRecords:

@@ -140,7 +140,7 @@ class Workdir:
         files.write(path, _read_script(self.env["RUNSPEC_INSIDE"]))
         self.env["RUNSPEC_SCRIPTS"] = self.folder  # where a script with #! is written
         if program_hooks.split(argv)[0]:  # on the user's own machine, the supervisor has set it
-            self.env.setdefault(program_hooks.ENDED, os.path.join(self.folder, "setup"))
+            self.env.setdefault(program_hooks.ENDED, os.path.join(self.folder, program_hooks.FILE))
         return path
 
 

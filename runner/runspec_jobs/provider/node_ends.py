@@ -30,8 +30,8 @@ from runspec_jobs.regex import regex
 
 SIGNED = "signed"  # the name of the record of a job with signed URLs, which has the code and the cause as content
 # Python reads no number of thousands of digits.
-NAME = regex(r"(\d{1,9})/(\d{1,9})/(\d{1,9})-(\d{1,9})-([a-z]+)", re.ASCII)
-CONTENT = regex(rb"(\d{1,9}) (\d{1,9}) ([a-z]+)\s*")
+NAME = regex(r"(\d{1,9})/(\d{1,9})/(\d{1,9})-(\d{1,9})-([a-z]+)(?:-(\d{1,9}))?", re.ASCII)
+CONTENT = regex(rb"(\d{1,9}) (\d{1,9}) ([a-z]+)(?: (\d{1,9}))?\s*")
 OF_PEER = "another node of its task ended it"
 CURE = 'let the ENTRYPOINT of the image end with exec "$@", or use an image without one'
 
@@ -41,6 +41,7 @@ class NodeEnd(NamedTuple):
 
     code: int
     cause: str
+    setup_s: int | None = None  # how long its setup took
 
     @property
     def told(self) -> bool:
@@ -126,7 +127,8 @@ class NodeEnds:
             match = CONTENT.fullmatch(content or b"")
             if match:
                 attempt, code, cause = int(match[1]), int(match[2]), match[3].decode()
-                self._known[task, 0] = {attempt: NodeEnd(code, cause)}
+                setup_s = int(match[4]) if match[4] else None
+                self._known[task, 0] = {attempt: NodeEnd(code, cause, setup_s)}
 
     def newest(self, task: int, rank: int) -> NodeEnd | None:
         """Return how the last attempt of a node has ended of those whose agents have recorded that.
@@ -144,20 +146,22 @@ class NodeEnds:
         task, _, attempt = key
         end = self._known.get(key[:2], {}).get(attempt)
         if end is not None and end.cause in (PEER, STOPPED):
-            return self._timeouts.get((task, attempt), end)
+            timeout = self._timeouts.get((task, attempt), end)
+            return timeout._replace(setup_s=end.setup_s)
         return end
 
 
 def read_names(names: Iterable[str]) -> dict[Key, NodeEnd]:
     """Return the ends that *names* of records say.
 
-    >>> read_names(["4/2/1-75-program", "4/2/batch"])
-    {(4, 1, 2): NodeEnd(code=75, cause='program')}
+    >>> read_names(["4/2/1-75-program-12", "4/2/batch"])
+    {(4, 1, 2): NodeEnd(code=75, cause='program', setup_s=12)}
     """
     ends = {}
     for match in filter(None, map(NAME.fullmatch, names)):
         task, attempt, rank, code = map(int, match.groups()[:4])
-        ends[task, rank, attempt] = NodeEnd(code, match[5])
+        setup_s = int(match[6]) if match[6] else None
+        ends[task, rank, attempt] = NodeEnd(code, match[5], setup_s)
     return ends
 
 

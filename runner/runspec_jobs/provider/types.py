@@ -238,7 +238,8 @@ class Attempt(NamedTuple):
     """One attempt of a node that has ended; *number* counts from 1.
 
     *reclaimed* is true if the machine was reclaimed, which is not a failure of the job. The times are seconds since
-    1970 by the service's clock, or None if the service does not report them.
+    1970 by the service's clock, or None if the service does not report them. *setup_s* is how many seconds the setup
+    took, by the clock of the node, or None if there is none, or none that has ended.
     """
 
     number: int
@@ -247,6 +248,7 @@ class Attempt(NamedTuple):
     reclaimed: bool = False
     began_s: float | None = None
     ended_s: float | None = None
+    setup_s: float | None = None
 
 
 class Places(NamedTuple):

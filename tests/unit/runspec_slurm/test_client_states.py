@@ -348,6 +348,22 @@ def test_a_node_that_heard_of_the_failure_of_another_one_did_not_fail_by_itself(
     assert (found.exit_code, found.reason) == (3, "exited with code 3")
 
 
+def test_attempts_have_the_time_of_their_setup_and_keep_it() -> None:
+    """An older version reads the saved fields of attempts that have no setup."""
+    notes = {
+        AttemptKey(0, 1, 0): note(3, own=3, cause="setup", setup_s=5),
+        AttemptKey(0, 1, 1): note(3, own=143, cause="peer"),
+        AttemptKey(0, 1, BATCH): note(3),
+    }
+
+    found = ended([row("FAILED", "NonZeroExitCode", 3)], notes, {}, nodes=2)
+
+    assert [node.attempts[0].setup_s for node in found.nodes] == [5, None]
+    kept = states.to_json(found)
+    assert states.from_json(kept).nodes == found.nodes
+    assert [len(node[-1][0]) for node in kept["nodes"]] == [7, 6]
+
+
 def test_a_job_that_is_queued_again_waits_for_its_next_try() -> None:
     found = states.tasks(
         1, [row("PENDING", "BeginTime", restarts=1)], {AttemptKey(0, 1, BATCH): note(75)}, {}

@@ -166,6 +166,9 @@ class Attempt(Part):
     reclaimed: bool = Field(description="Whether the service reclaimed the machine.")
     began_s: Time | None
     ended_s: Time | None
+    setup_s: float | None = Field(
+        description="Seconds that `setup` took; null if there is none, or if it did not end."
+    )
 
 
 class Node(Part):

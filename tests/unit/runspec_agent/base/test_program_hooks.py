@@ -46,6 +46,7 @@ def test_both_get_their_words_and_the_program_its_variables(shell: str, tmp_path
     assert done.returncode == 0
     assert b"runspec: setup ended" in done.stderr
     assert program_hooks.failed(str(tmp_path / "failed")) is None
+    assert program_hooks.took_s(str(tmp_path / "failed")) in range(60)
 
 
 @every_shell
@@ -61,6 +62,7 @@ def test_a_setup_that_fails_starts_no_program_and_leaves_its_code(
     assert (done.returncode, done.stdout) == (1, b"")  # since a shell gets -e
     assert b"runspec: setup failed with exit code 1" in done.stderr
     assert program_hooks.failed(path) == 1
+    assert program_hooks.took_s(path) in range(60)
 
 
 @pytest.mark.process
@@ -78,7 +80,28 @@ def test_a_setup_hears_that_it_has_to_end(tmp_path: Path) -> None:
 
     assert (child.communicate(timeout=30)[0], child.returncode) == ("", 143)
     assert (tmp_path / "saved").read_text() == "saved\n"
-    assert program_hooks.failed(env["RUNSPEC_SETUP"]) is None
+    assert program_hooks.ended(env["RUNSPEC_SETUP"]) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "took_s"),
+    [("setup 0 12\n", 0, 12), ("setup 3 \n", 3, None), ("setup 3\n", 3, None)],
+)
+def test_the_time_of_a_setup_is_read_if_its_image_can_tell_it(
+    content: str, code: int, took_s: int | None, tmp_path: Path
+) -> None:
+    """A file of version 0.3.0 has the code of a failure alone."""
+    (tmp_path / "setup").write_text(content)
+
+    assert program_hooks.ended(str(tmp_path / "setup")) == (code, took_s)
+
+
+@pytest.mark.parametrize("content", ["", "setup", "setup x 1\n", "setup 1000 1\n", "begun\n"])
+def test_a_file_that_no_setup_has_written_says_nothing(content: str, tmp_path: Path) -> None:
+    (tmp_path / "setup").write_text(content)
+
+    assert program_hooks.ended(str(tmp_path / "setup")) is None
+    assert program_hooks.ended(str(tmp_path / "none")) is None
 
 
 @pytest.mark.process

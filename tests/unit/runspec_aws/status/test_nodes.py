@@ -38,6 +38,12 @@ def test_a_success_that_the_agent_has_recorded_is_one() -> None:
     assert (found.state, found.exit_code, found.reason) == (State.SUCCEEDED, 0, "")
 
 
+def test_attempts_have_the_time_of_their_setup() -> None:
+    found = shown(job("SUCCEEDED", attempt(3), attempt(0)), "0/1/0-3-setup-5", "0/2/0-0-program-12")
+
+    assert [one.setup_s for one in found.attempts] == [5, 12]
+
+
 @pytest.mark.parametrize("names", [(), ("1/1/0-0-program",), ("0/1/1-0-program",), ("0/1/batch",)])
 def test_a_success_without_a_record_is_a_failure_with_the_likeliest_reason(
     names: tuple[str, ...],

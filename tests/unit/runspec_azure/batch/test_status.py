@@ -458,6 +458,15 @@ def test_a_success_that_agents_have_recorded_is_one() -> None:
     assert (found.state, found.exit_code, service.listed) == (State.SUCCEEDED, 0, 1)
 
 
+def test_attempts_have_the_time_of_their_setup() -> None:
+    info = {**GOOD, "retryCount": 1}
+    recorded = ["0/1/0-3-setup-5", "0/2/0-0-program-12"]
+
+    found = status(Service(task("completed", 0, **info), recorded=recorded))
+
+    assert [one.setup_s for one in found.nodes[0].attempts] == [5, 12]
+
+
 @pytest.mark.parametrize("code", [75, 77, 124, 137, 143])
 def test_a_programs_own_code_is_its_own(code: int) -> None:
     info = {**BAD, "exitCode": 1}

@@ -34,12 +34,16 @@ class Store:
 
 
 @pytest.mark.parametrize("code,cause", [(0, "program"), (143, "stopped"), (124, "timeout")])
-def test_the_client_reads_what_the_agent_has_written(code: int, cause: str) -> None:
-    key = end_record.key("", TaskIdentity("j", 4, 1, 2), end_record.End(code, cause))
+@pytest.mark.parametrize("setup_s", [None, 0, 100])
+def test_the_client_reads_what_the_agent_has_written(
+    code: int, cause: str, setup_s: int | None
+) -> None:
+    end = end_record.End(code, cause, None, setup_s)
+    key = end_record.key("", TaskIdentity("j", 4, 1, 2), end)
 
     found = node_ends.read_names([key.removeprefix("ends/")])
 
-    assert found == {(4, 1, 2): NodeEnd(code, cause)}
+    assert found == {(4, 1, 2): NodeEnd(code, cause, setup_s)}
 
 
 def test_ten_thousand_ends_take_one_list_and_no_read() -> None:
@@ -90,6 +94,14 @@ def test_the_record_of_a_job_with_signed_urls_is_read_and_a_damaged_one_proves_n
 
     assert (ends.newest(0, 0), ends.newest(1, 0)) == (NodeEnd(75, "program"), None)
     assert (store.lists, store.reads) == (0, 2)
+
+
+def test_the_record_of_a_job_with_signed_urls_has_the_time_of_its_setup() -> None:
+    ends = Store(**{"0/signed": "2 75 program 12\n"}).ends(ends="signed")
+
+    ends.look([(0, 0, 2)])
+
+    assert ends.newest(0, 0) == NodeEnd(75, "program", 12)
 
 
 @pytest.mark.parametrize("told", ["143-peer", "143-stopped"])
