@@ -58,7 +58,7 @@ def test_what_is_drawn_is_the_same_today_and_in_ten_years() -> None:
 
 
 def test_what_is_drawn_can_be_worked_out_by_hand() -> None:
-    """As docs/report.md says."""
+    """By the digest and the formula of the module."""
     digest = hashlib.sha256(b"runspec-draw/v1 7 2 lr 0").digest()
     share = int.from_bytes(digest[:8], "big") / 2**64
 
