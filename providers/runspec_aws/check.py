@@ -25,6 +25,7 @@ from runspec_jobs.provider.commands import argv
 from runspec_jobs.provider.machines import explain_other_chip, machine_shortfall
 from runspec_jobs.provider.spec_checks import (
     check_entrypoint,
+    check_pulled,
     foreign_problems,
     lacking,
     not_in_profile,
@@ -137,12 +138,8 @@ def _container(spec: Spec) -> Iterator[Problem]:
         else:
             message = "the image exists on this machine only: the job installs its requirements when it starts"
             yield Problem(("container", "image"), message, severity="note")
-    elif image and not re.match(r"[A-Za-z0-9]", image):
-        message = f"'{image}' is a file and not an image of a registry"
-        yield Problem(("container", "image"), message, "push it to a registry")
-    elif image and ("://" in image or "#" in image):
-        message = f"'{image}' is written for container engines of Slurm"
-        yield Problem(("container", "image"), message, "write it as REGISTRY/NAME:TAG")
+    elif image:
+        yield from check_pulled(image)
     if spec.container.python:
         message = "the image has its own Python: make sure that it is one of these versions"
         yield Problem(("container", "python"), message, severity="note")

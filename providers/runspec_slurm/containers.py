@@ -141,8 +141,8 @@ def _apptainer(decision: Decision) -> tuple[str, ...]:
         # https://apptainer.org/docs/user/latest/gpu.html
         argv.append("--rocm" if decision.stack else "--nv")
     image = decision.image
-    if not (is_file(image) or "://" in image):
-        image = f"docker://{docker_notation(image)}"
+    if not (is_file(image) or "://" in image.removeprefix("docker://")):
+        image = f"docker://{docker_notation(image.removeprefix('docker://'))}"
     return (*argv, quoted(image), "python3")
 
 
@@ -181,6 +181,13 @@ SCHEMES = {
         "https",
         "docker-daemon",
     ),
+}
+ARCHIVES = (".tar", ".tar.gz", ".tgz")
+# https://apptainer.org/docs/user/latest/docker_and_oci.html#docker-archive-files-docker-archive and
+# https://github.com/NVIDIA/enroot/blob/master/doc/cmd/import.md
+CONVERT = {
+    "apptainer": "apptainer build IMAGE.sif docker-archive:ARCHIVE",
+    "pyxis": "podman load -i ARCHIVE, and enroot import -o IMAGE.sqsh podman://NAME:TAG",
 }
 IMAGE_NAMES = {"podman": "podman", "apptainer": "Apptainer", "pyxis": "Pyxis"}
 
@@ -238,29 +245,8 @@ def _why_none(decision: Decision, buildable: bool) -> str:
 
 
 def _image(decision: Decision, spec: Spec) -> Iterator[Problem]:
-    image, engine = decision.image, decision.engine
-    if is_file(image):
-        if engine == "podman":
-            what = f"'{image}' is a file, but podman needs an image in a registry"
-            yield Problem(
-                IMAGE, what, "push it to a registry, or set container: apptainer or pyxis"
-            )
-        elif not image.startswith("/"):
-            what = f"'{image}' is a relative path, but images on the cluster need an absolute one"
-            yield Problem(IMAGE, what, "write the absolute path on the cluster")
-        elif engine == "pyxis" and image.endswith(".sif"):
-            what = f"'{image}' is an image of Apptainer, and Pyxis needs one of enroot"
-            yield Problem(IMAGE, what, "convert it by enroot import, or set container: apptainer")
-    elif image.partition("://")[0] not in SCHEMES[engine] and "://" in image:
-        what = f"'{image}' is written for Apptainer, and {IMAGE_NAMES[engine]} runs images of registries"
-        yield Problem(IMAGE, what, "write it as REGISTRY/NAME:TAG, or set container: apptainer")
-    elif is_local(image):
-        if engine == decision.options.container == "podman":
-            what = "an image that is in no registry: each node must have it"
-            yield Problem(IMAGE, what, severity="note")
-        else:
-            hint = "push it to a registry, or set container.requirements"
-            yield Problem(IMAGE, "no registry has an image named localhost/...", hint)
+    engine = decision.engine
+    yield from _name(decision)
     yield from _login(decision)
     if spec.container.requirements is not None:
         what = "installed when the job starts, by the python3 of the image, which must have venv or pip"
@@ -273,6 +259,52 @@ def _image(decision: Decision, spec: Spec) -> Iterator[Problem]:
         yield Problem(IMAGE, what, severity="note")
     if engine != "podman":
         yield from _shm(decision)
+
+
+def _name(decision: Decision) -> Iterator[Problem]:
+    """Yield what the engine cannot do with the name of the image."""
+    image, engine = decision.image, decision.engine
+    if is_file(image):
+        if engine == "podman":
+            what = f"'{image}' is a file, but podman needs an image in a registry"
+            yield Problem(
+                IMAGE, what, "push it to a registry, or set container: apptainer or pyxis"
+            )
+        elif not image.startswith("/"):
+            what = f"'{image}' is a relative path, but images on the cluster need an absolute one"
+            yield Problem(IMAGE, what, "write the absolute path on the cluster")
+        elif engine == "pyxis" and image.endswith(".sif"):
+            what = f"'{image}' is an image of Apptainer, and Pyxis needs one of enroot"
+            yield Problem(
+                IMAGE, what, "name the image that it was built from, or set container: apptainer"
+            )
+        elif image.endswith(ARCHIVES):
+            what = f"'{image}' is an archive, which {IMAGE_NAMES[engine]} does not run"
+            yield Problem(IMAGE, what, f"convert it: {CONVERT[engine]}")
+    elif image.partition("://")[0] not in SCHEMES[engine] and "://" in image:
+        yield _foreign(image, engine)
+    elif is_local(image):
+        if engine == decision.options.container == "podman":
+            what = "an image that is in no registry: each node must have it"
+            yield Problem(IMAGE, what, severity="note")
+        else:
+            hint = "push it to a registry, or set container.requirements"
+            yield Problem(IMAGE, "no registry has an image named localhost/...", hint)
+    if engine == "pyxis" and "@sha256:" in image:
+        # https://github.com/NVIDIA/enroot/blob/v3.5.0/src/docker.sh takes what is before the @ for a user
+        what = "enroot reads the digest of an image since version 4.0: older nodes need a tag"
+        yield Problem(IMAGE, what, severity="note")
+
+
+def _foreign(image: str, engine: str) -> Problem:
+    """Return the problem that *image* has a scheme that *engine* does not know."""
+    name, hint = IMAGE_NAMES[engine], "write it as REGISTRY/NAME:TAG"
+    if image.partition("://")[0] not in SCHEMES["apptainer"]:
+        return Problem(
+            IMAGE, f"'{image}' is written for another container engine than {name}", hint
+        )
+    what = f"'{image}' is written for Apptainer, and {name} runs images of registries"
+    return Problem(IMAGE, what, f"{hint}, or set container: apptainer")
 
 
 def _login(decision: Decision) -> Iterator[Problem]:

@@ -93,12 +93,23 @@ def is_local(image: str) -> bool:
 
 
 def docker_notation(image: str) -> str:
-    """Return *image* in podman's notation, also if it is in enroot's.
+    """Return *image* in podman's notation, also if it is in enroot's, which may begin with a user.
 
-    >>> docker_notation("nvcr.io#nvidia/tensorflow:18.10-py3")
-    'nvcr.io/nvidia/tensorflow:18.10-py3'
+    >>> docker_notation("docker://me@nvcr.io#nvidia/tensorflow:18.10-py3")
+    'docker://nvcr.io/nvidia/tensorflow:18.10-py3'
     """
-    return image.replace("#", "/", 1)
+    if "#" in image:
+        image = re.sub(r"^([a-z]+://)?[^@/#]+@", r"\1", image).replace("#", "/", 1)
+    return _drop_tag(image)
+
+
+def _drop_tag(image: str) -> str:
+    """Return *image* without a tag beside its digest, which alone counts, and which not all engines take with a tag.
+
+    >>> _drop_tag("example.org:5000/a:1@sha256:12")
+    'example.org:5000/a@sha256:12'
+    """
+    return re.sub(r":[\w.-]+@(?=\w+:)", "@", image)
 
 
 def enroot_notation(image: str) -> str:
@@ -109,7 +120,7 @@ def enroot_notation(image: str) -> str:
     >>> enroot_notation("nvcr.io/nvidia/tensorflow:18.10-py3"), enroot_notation("ubuntu:22.04")
     ('nvcr.io#nvidia/tensorflow:18.10-py3', 'ubuntu:22.04')
     """
-    image = image.removeprefix("docker://")
+    image = _drop_tag(image.removeprefix("docker://"))
     if is_file(image) or "#" in image:
         return image
     host, slash, rest = image.partition("/")

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
+from runspec_jobs.provider.registry_login import registry_of
 from runspec_jobs.provider.types import Options
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.models.files import FOREIGN
@@ -188,6 +189,20 @@ def _list_foreign(spec: Spec) -> Iterator[tuple[Path, str, bool]]:
     for i, output in enumerate(spec.outputs):
         if output.target:
             yield ("outputs", i, "target"), output.target, False
+
+
+def check_pulled(image: str) -> Iterator[Problem]:
+    """Yield the problem of the name of an *image* that machines of a service pull from a registry."""
+    at = ("container", "image")
+    if not image[0].isalnum():
+        message = f"'{image}' is a file and not an image of a registry"
+        yield Problem(at, message, "push it to a registry")
+    elif "://" in image or "#" in image:
+        message = f"'{image}' is written for another container engine than that of the service"
+        yield Problem(at, message, "write it as REGISTRY/NAME:TAG")
+    elif (host := registry_of(image)).partition(":")[0] in ("localhost", "127.0.0.1"):
+        message = f"{host} is a registry on the machine that runs the job, and not on this one"
+        yield Problem(at, message, severity="note")
 
 
 def check_build(spec: Spec) -> Iterator[Problem]:

@@ -487,6 +487,13 @@ LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
 LONGEST = 255  # characters of a name with its registry
 LOWER = "write the name of the image in lower case"
 SHAPE = "write it as [REGISTRY/]NAME[:TAG], such as python:3.12-slim"
+# What else engines of containers read, each on its own machine:
+# https://github.com/containers/image/blob/main/docs/containers-transports.5.md
+ON_MACHINE = re.compile(
+    r"(containers-storage|dir|docker-archive|docker-daemon|oci|oci-archive):(?!//)(?=.*[/:]).+"
+)
+ID = re.compile(r"(sha256:)?[0-9a-f]{64}")
+FILE_ENDS = (".sif", ".simg", ".sqsh", ".tar", ".tar.gz", ".tgz")
 
 
 def find_mistake(image: str) -> tuple[str, str] | None:
@@ -502,13 +509,22 @@ def find_mistake(image: str) -> tuple[str, str] | None:
     """
     if image.startswith(("/", ".", "~")):
         return None
-    image = re.sub(r"^[a-z][a-z-]*://", "", image)
+    if kind := ON_MACHINE.fullmatch(image):
+        return f"'{kind[1]}:' is an image on one machine", f"push it to a registry, and {SHAPE}"
+    if ID.fullmatch(image):
+        return "this is the id of an image on one machine", SHAPE
+    if image.endswith(FILE_ENDS) and ":" not in image:
+        return (
+            "it has the name of a file",
+            f"write its absolute path, or for a registry {image}:latest",
+        )
+    image = re.sub(r"^[a-z][a-z0-9-]*://", "", image)
     if "#" in image:
         image = re.sub(r"^[^@/#]+@", "", image).replace("#", "/", 1)
     name, at, digest = image.partition("@")
     if at and (wrong := _check_digest(digest)):
         return wrong
-    first, _, last = name.rpartition("/")
+    first, slash, last = name.rpartition("/")
     last, colon, tag = last.partition(":")
     if colon and not re.fullmatch(TAG, tag):
         message = f"'{tag}' is no tag of an image" if tag else "the tag after ':' is missing"
@@ -516,7 +532,7 @@ def find_mistake(image: str) -> tuple[str, str] | None:
             message,
             "a tag has at most 128 letters, digits, '_', '.' and '-', and begins with none of the last two",
         )
-    return _check_name(f"{first}/{last}" if first else last)
+    return _check_name(f"{first}{slash}{last}")
 
 
 def _check_digest(digest: str) -> tuple[str, str] | None:
@@ -539,8 +555,6 @@ def _check_name(name: str) -> tuple[str, str] | None:
     for part in path.split("/"):
         if not re.fullmatch(PART, part):
             return _explain_part(part)
-    if not host and re.fullmatch("[0-9a-f]{64}", path):
-        return "this is the id of an image on one machine", SHAPE
     return None
 
 

@@ -339,6 +339,16 @@ def test_every_setting_is_looked_at(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("image", "noted"),
+    [("localhost:5000/a:1", True), ("127.0.0.1:5000/a:1", True), ("h.io:5000/a:1", False)],
+)
+def test_a_registry_of_the_machine_itself_is_a_note(image: str, noted: bool) -> None:
+    found = [p for p in problems(spec(container={"image": image})) if "a registry on" in p.what]
+
+    assert [(p.path, p.severity) for p in found] == [(("container", "image"), "note")] * noted
+
+
+@pytest.mark.parametrize(
     ("profile", "noted"),
     [
         ({"security_groups": ["sg-1"] * 5}, False),

@@ -20,6 +20,7 @@ from runspec_jobs.provider.spec_checks import (
     check_build,
     check_disk_tier,
     check_entrypoint,
+    check_pulled,
     foreign_problems,
     lacking,
     literal_paths,
@@ -125,12 +126,8 @@ def _container(decision: Decision, spec: Spec) -> Iterator[Problem]:
         else:
             message = "the image exists on this machine only: the job installs container.requirements without it"
             yield Problem(at, message, severity="note")
-    elif container.image and not re.match(r"[A-Za-z0-9]", container.image):
-        message = f"'{container.image}' is a file and not an image of a registry"
-        yield Problem(at, message, "push it to a registry")
-    elif container.image and ("://" in container.image or "#" in container.image):
-        message = f"'{container.image}' is written for container engines of Slurm"
-        yield Problem(at, message, "write it as REGISTRY/NAME:TAG")
+    elif container.image:
+        yield from check_pulled(container.image)
     if container.requirements is not None and decision.image:
         message = (
             "the image's python3 installs the packages when the job starts, and needs venv or pip"

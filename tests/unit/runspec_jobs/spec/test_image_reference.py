@@ -23,7 +23,7 @@ TAKEN = [
     "localhost/a:1", "localhost:5000/a__b", "a--b/c", "UPPER.example.org/a", "Registry/a",
     "123456789012.dkr.ecr.eu-central-1.amazonaws.com/img:1", "docker://ubuntu:22.04",
     "nvcr.io#nvidia/tensorflow:18.10-py3", "docker://me@registry.example.org#a/b:1", "oras://h.io/a:1",
-    "/images/A.sif", "./a.sif", "~/a.sqsh",
+    "/images/A.sif", "./a.sif", "~/a.sqsh", "https://h.io/a.sif", "a.sif:1", "oci:1", "docker:dind",
 ]  # fmt: skip
 REFUSED = [
     ("Uppercase:tag", "no capital letters"),
@@ -49,6 +49,15 @@ REFUSED = [
     ("a/" * 128 + "a:tag", "257 characters"),
     ("https://index.docker.io/Library/python", "no capital letters"),
     ("0a" * 32, "the id of an image"),
+    ("sha256:" + "0a" * 32, "the id of an image"),
+    ("docker:///a", "a part of the name is empty"),
+    ("oci:./a", "'oci:' is an image on one machine"),
+    ("docker-archive:/a.tar", "'docker-archive:' is an image on one machine"),
+    ("docker-daemon:a:1", "'docker-daemon:' is an image on one machine"),
+    ("containers-storage:localhost/a", "'containers-storage:' is an image on one machine"),
+    ("images/a.sif", "has the name of a file"),
+    ("a.sqsh", "has the name of a file"),
+    ("a.tar.gz", "has the name of a file"),
 ]
 
 

@@ -142,6 +142,22 @@ REFUSED: dict[str, Row] = {
         {"container": {"image": "/images/a.sif"}}, {"container": "pyxis"}, with_(containers=["pyxis"]), AT_IMAGE,
         "an image of Apptainer",
     ),
+    "a scheme that no engine of Slurm knows": (
+        {"container": {"image": "podman://a:1"}}, {"container": "podman"}, FOUND, AT_IMAGE,
+        "is written for another container engine than podman",
+    ),
+    "a scheme that Apptainer does not know": (
+        {"container": {"image": "oci://a/b:1"}}, {"container": "apptainer"}, FOUND, AT_IMAGE,
+        "is written for another container engine than Apptainer",
+    ),
+    "an archive of an image, for Apptainer": (
+        {"container": {"image": "/images/a.tar"}}, {"container": "apptainer"}, FOUND, AT_IMAGE,
+        "is an archive, which Apptainer does not run",
+    ),
+    "an archive of an image, for Pyxis": (
+        {"container": {"image": "/images/a.tgz"}}, {"container": "pyxis"}, with_(containers=["pyxis"]), AT_IMAGE,
+        "is an archive, which Pyxis does not run",
+    ),
     "an image that is a file of nobody knows where": (
         {"container": {"image": "./a.sif"}}, {}, FOUND, AT_IMAGE, "relative path",
     ),
@@ -226,6 +242,10 @@ TOLD: dict[str, Row] = {
     ),
     "an image that each node has": (
         {"container": {"image": "localhost/a:1"}}, {"container": "podman"}, FOUND, AT_IMAGE, "each node",
+    ),
+    "a digest, for enroot": (
+        {"container": {"image": "h.io/a@sha256:" + "0a" * 32}}, {"container": "pyxis"}, with_(containers=["pyxis"]),
+        AT_IMAGE, "since version 4.0",
     ),
     "shared memory as it is": ({"container": {"shm": "1GiB"}}, {}, FOUND, ("container", "shm"), "/dev/shm"),
     "an address without an event": ({}, {"mail_user": "a@example.org"}, FOUND, ("provider",), "without mail_type"),

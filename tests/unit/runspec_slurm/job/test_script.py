@@ -27,6 +27,7 @@ STUB = """#!/bin/sh
 printf '%s\\0' "$#" "$0" "$@"
 exec env -0
 """
+SHA = "sha256:" + "0a" * 32
 SCONTROL = "#!/bin/sh\necho one\necho two\n"
 # What a YAML file can hold and a variable can be: no NUL, and no half of a character.
 TEXT = st.text(st.characters(exclude_characters="\0", codec="utf-8"))
@@ -460,10 +461,28 @@ def test_a_job_that_may_use_adapters_may_pin_memory(stubs: Path, tmp_path: Path)
         ("localhost:5000/a", "localhost:5000#a"),
         ("nvcr.io#a/b", "nvcr.io#a/b"),
         ("/images/a.sqsh", "/images/a.sqsh"),
+        (f"h.io:5000/a:1@{SHA}", f"h.io:5000#a@{SHA}"),
     ],
 )
 def test_a_registry_is_told_apart_as_enroot_writes_it(image: str, said: str) -> None:
     assert enroot_notation(image) == said
+
+
+@pytest.mark.parametrize("scheme", ["", "docker://"])
+def test_other_engines_get_the_names_of_enroot_as_docker_writes_them(
+    stubs: Path, scheme: str
+) -> None:
+    """They have no user before the registry, and no tag beside a digest."""
+    image = f"{scheme}me@h.io#a/b:1@{SHA}"
+
+    lines = [
+        started(sbatch(wanted, facts(wanted, {"container": engine}))[1], stubs)[0]
+        for engine in ("podman", "apptainer")
+        for wanted in [spec(container={"image": image})]
+    ]
+
+    plain = f"h.io/a/b@{SHA}"
+    assert [scheme + plain in lines[0], f"docker://{plain}" in lines[1]] == [True, True]
 
 
 def test_the_files_of_images_are_run_as_they_are(stubs: Path) -> None:

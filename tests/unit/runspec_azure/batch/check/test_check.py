@@ -100,6 +100,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         {},
         ("container", "image"),
     ),
+    "an image of podman": ({"container": {"image": "docker://a"}}, {}, ("container", "image")),
     "an image in a file": ({"container": {"image": "./a.sif"}}, {}, ("container", "image")),
     "a task that is longer than Batch allows": ({"timeout": "181d"}, {}, ("timeout",)),
     "a size that is not sold as spot": (
