@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr
 
@@ -76,6 +76,10 @@ Shared = Annotated[
 class AwsOptions(Options):
     """Settings of `aws-batch`, under `providers` in a profile. A spec may set the fields marked `anyone`."""
 
+    places: ClassVar[str | None] = (
+        "write providers: {aws-batch: {region: eu-central-1}}, one region; the zones are those of the subnets of the "
+        "profile"
+    )
     region: Anyone[Region | None] = Field(
         default=None, description="AWS region of all resources, such as `eu-central-1`."
     )

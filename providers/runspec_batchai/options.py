@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -192,6 +192,9 @@ def _free(value: Any) -> Any:
 class BatchAiOptions(Options):
     """Settings of `azure-batch-ai`, under `providers` in a profile. A spec may set the fields marked `anyone`."""
 
+    places: ClassVar[str | None] = (
+        "write providers: {azure-batch-ai: {location: eastus}}, one region, which has no zones to choose"
+    )
     # The account.
     subscription: User[SubscriptionId | None] = Field(
         default=None, description="Id of the Azure subscription."

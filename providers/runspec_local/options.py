@@ -31,6 +31,7 @@ class LocalOptions(RegistryOptions):
     """Settings of `local`, under `providers` in a profile. A spec may set the fields marked `anyone`."""
 
     has_pools: ClassVar[bool] = False
+    places: ClassVar[str | None] = "remove it: the job runs on this machine"
 
     engine: Anyone[Literal["auto", "podman", "docker", "process"]] = Field(
         default="auto",

@@ -172,6 +172,10 @@ class ParallelClusterOptions(SlurmOptions):
 
     # `reservation` is one of EC2 here. One of Slurm is `sbatch: [--reservation=NAME]`.
     reserved: ClassVar[tuple[str, ...]] = ()
+    places: ClassVar[str | None] = (
+        "write providers: {parallelcluster: {region: us-east-1}}, one region; the zones are those of the subnets of "
+        "the profile"
+    )
 
     host: User[Host | None] = Field(
         default=None,

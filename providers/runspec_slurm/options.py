@@ -144,6 +144,9 @@ class SlurmOptions(RegistryOptions):
 
     # The setting with the name of a reservation of Slurm, which is another thing on some clusters.
     reserved: ClassVar[tuple[str, ...]] = ("reservation",)
+    places: ClassVar[str | None] = (
+        "remove it, or write providers: {slurm: {partition: NAME}}, which says what nodes there are"
+    )
 
     host: User[Host | None] = Field(
         default=None,

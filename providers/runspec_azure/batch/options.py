@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -85,6 +85,9 @@ Shared = Annotated[
 class BatchOptions(RegistryOptions):
     """Settings of `azure-batch`, under `providers` in a profile. A spec may set the fields marked `anyone`."""
 
+    places: ClassVar[str | None] = (
+        "remove it: the machines are in the region of the Batch account that batch_url of the profile names"
+    )
     subscription: User[Word | None] = Field(
         default=None,
         description="Id of the Azure subscription. `doctor` reads its quotas, and `plan` the machine "

@@ -38,11 +38,13 @@ TRACKED = "write metric: {name: loss, goal: min, pattern: 'loss=([0-9.]+)'}"
 FAILED = "write retry: {attempts: 3, on: [{exit_codes: [42], action: stop}]}"
 SAVED = "write outputs: [{name: results, path: /job/results}]"
 LOGGED = "remove it: runspec logs prints and saves what a job prints"
-PLACES = "name one region under providers; the zones are those of the networks in the profile"
+REGIONS = "name one region under providers; the zones are those of the networks in the profile"
 DISK = "write cluster: {disk: {size: 100GiB, tier: high}}, with the tier low, medium, high or best"
 AT_ONCE = "write max_parallel: 4, for the tasks of a sweep"
 SETTING = "write it under providers, or in the profile"
 
+# Where machines are, for which each provider has its own hint.
+PLACES = "region regions zone zones location locations availabilityzone availabilityzones".split()
 # By the word in lower case, without "-" and "_".
 WORDS: Mapping[str, str] = {
     **dict.fromkeys(("accelerators", "accelerator", "gpu", "gres", "gpusperreplica"), GPUS),
@@ -63,8 +65,8 @@ WORDS: Mapping[str, str] = {
     **dict.fromkeys(("vcpus", "cores", "cpuspertask"), "write cluster: {cpus: 4}"),
     **dict.fromkeys(("mem", "ram", "mempercpu"), "write cluster: {memory: 16GiB}"),
     **dict.fromkeys(("disksize", "ephemeralstorage", "tmp"), "write cluster: {disk: 100GiB}"),
-    **dict.fromkeys(("partition", "queue", "qos", "account", "region", "zone", "cloud"), SETTING),
-    **dict.fromkeys(("regions", "zones", "availabilityzone", "availabilityzones"), PLACES),
+    **dict.fromkeys(("partition", "queue", "qos", "account", "cloud"), SETTING),
+    **dict.fromkeys(PLACES, REGIONS),
     **dict.fromkeys(("disktier", "disktype", "volumetype", "storagetype"), DISK),
     "resources": "write cluster: {nodes: 1, cpus: 4, memory: 16GiB, gpus: 1}",
     "limits": "write cluster: {cpus: 4, memory: 16GiB, gpus: 1}",
@@ -133,9 +135,22 @@ def suggest(word: str, above: object = None) -> str | None:
     >>> suggest("mountPath", "mounts")
     'write target: /job/data, the path in the job'
     """
-    key = word.lower().replace("_", "").replace("-", "")
+    key = _simplify(word)
     hint = ENTRIES.get(str(above), {}).get(key) or WORDS.get(key)
     if hint is IMPORT and above is not None:
         return None  # such words mean something only at the top of a file
     inner = re.match(rf"write {re.escape(str(above))}: \{{(.*)\}}", hint or "")
     return f"write {inner[1]}" if inner else hint
+
+
+def is_place(word: str) -> bool:
+    """Return whether *word* names regions or zones.
+
+    >>> is_place("availability-zones"), is_place("place")
+    (True, False)
+    """
+    return _simplify(word) in PLACES
+
+
+def _simplify(word: str) -> str:
+    return word.lower().replace("_", "").replace("-", "")

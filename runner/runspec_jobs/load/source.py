@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from runspec_jobs.diagnostics import peer_words
 from runspec_jobs.diagnostics.problem import Path as Path_, Problem
 from runspec_jobs.diagnostics.render import (
     Diagnostic,
@@ -202,18 +203,35 @@ def complete(text: SourceFile, problems: Sequence[Problem]) -> list[Problem]:
     assert text.document is not None, (
         "BUG: a text that could not be parsed has no problems of a spec"
     )
-    found = [*_suggest_provider(text.document, problems), *_check_rest(text.document, problems)]
+    found = _suggest_provider(text.document, problems)
+    rest = validate.find_rest(text.document, problems)
+    if rest and (provider := _load_installed(rest.provider)):
+        found = [*_suggest_places(provider, problems), *_check_rest(rest, provider, problems)]
     return [*_suggest_import(text), *found]
 
 
-def _check_rest(document: Document, problems: Sequence[Problem]) -> list[Problem]:
-    rest = validate.find_rest(document, problems)
-    if rest is None or rest.provider not in registry.list_installed():
-        return []
+def _load_installed(name: str) -> Provider | None:
+    if name not in registry.list_installed():
+        return None
     try:
-        provider = registry.load(rest.provider)
+        return registry.load(name)
     except Unavailable:
-        return []
+        return None
+
+
+def _suggest_places(provider: Provider, problems: Sequence[Problem]) -> Iterator[Problem]:
+    """Yield *problems* with the hint of *provider* for those that say where machines are."""
+    places = provider.options_model.places
+    for problem in problems:
+        key = str(problem.path[-1]) if problem.path else ""
+        is_unknown = problem.what.startswith(validate.UNKNOWN) and problem.path[:1] != (
+            "providers",
+        )
+        hint = places if is_unknown and peer_words.is_place(key) else None
+        yield problem._replace(hint=hint) if hint else problem
+
+
+def _check_rest(rest: Spec, provider: Provider, problems: Sequence[Problem]) -> list[Problem]:
     options, in_spec, _ = profile.merge_options(
         provider.options_model, rest.provider, rest, profile.Profile(), complete=False
     )

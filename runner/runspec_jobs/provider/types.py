@@ -80,6 +80,8 @@ class Options(Model):
         "which override the other settings of the profile.",
     )
     has_pools: ClassVar[bool] = True  # False if the provider ignores the names of pools
+    # What to write in place of a list of regions or zones.
+    places: ClassVar[str | None] = None
 
 
 WHOLE, PARTS = "sha256:", "sha256-parts:"

@@ -251,6 +251,8 @@ def _format_scalar(word: str) -> str:
 def _explain_unknown(kind: type[BaseModel], full: Path, path: Path) -> Problem:
     name = str(path[-1])
     hint = _suggest_field(kind, path)
+    if len(path) == 1 and peer_words.is_place(name):
+        hint = getattr(kind, "places", None) or hint
     if hint is None and kind is Spec and path[:1] != ("providers",):
         hint = peer_words.suggest(name, path[0] if path[1:] else None)
     hint = hint or did_you_mean(name, _list_known_keys(kind, path[:-1]))

@@ -12,7 +12,7 @@ import pytest
 from runspec_jobs.diagnostics import peer_words
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.document import reader
-from runspec_jobs.load import source
+from runspec_jobs.load import registry, source
 from runspec_jobs.spec import rules, types, validate
 from runspec_jobs.spec.model import Spec
 
@@ -202,6 +202,27 @@ def test_the_words_of_a_whole_file_of_another_tool_mean_nothing_within_a_field()
     (found,) = problems("cluster: {kind: a}\nrun: a\n")
 
     assert found.hint is None
+
+
+@pytest.mark.parametrize("provider", sorted(registry.list_installed()))
+def test_each_provider_says_where_machines_are_in_place_of_regions_and_zones(provider: str) -> None:
+    """What is to be written under `providers` is a setting that a job file may have."""
+    places = registry.load(provider).options_model.places
+    written = re.search(r"providers: \{.*?\}\}", places or "")
+    text = f"apiVersion: runspec/v1\nname: a\nprovider: {provider}\nrun: a\n"
+    wrong = [
+        "zones: [a, b]",
+        "cluster: {availability_zones: [a]}",
+        f"providers: {{{provider}: {{regions: [a]}}}}",
+    ]
+
+    found = [source.validate_text(source.read("a", f"{text}{it}\n".encode()))[1] for it in wrong]
+    after = source.validate_text(
+        source.read("a", f"{text}{written[0] if written else ''}".encode())
+    )
+
+    assert [[problem.hint for problem in each] for each in found] == [[places]] * 3
+    assert [p for p in after[1] if p.severity == "error"] == []
 
 
 HINTED = re.compile(r"write ([a-z_]+: (?:\{.*\}|\[.*\]|[a-z0-9]+))(?:$|, |: )")
