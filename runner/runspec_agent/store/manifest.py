@@ -108,6 +108,15 @@ class Manifest(NamedTuple):
         return json.dumps(self.record()).encode("utf-8")
 
 
+def fit_time(mtime_ns: int) -> int:
+    """Return *mtime_ns*, or the nearest time that a manifest can have: file systems know later ones.
+
+    >>> fit_time(5), fit_time(1 << 64) == fit_time(1 << 65) == (1 << 63) - 1
+    (5, True)
+    """
+    return max(-LONGEST_NS, min(mtime_ns, LONGEST_NS - 1))
+
+
 def object_key(prefix: str, name: str, entry: Entry) -> str:
     """Return the key of the object with the content of the file *name* of the output at *prefix*."""
     return prefix + (OBJECTS + entry.object if entry.object else name)

@@ -17,7 +17,16 @@ from typing import (
     Tuple,
 )
 
-from runspec_agent.store.manifest import EMPTY, OURS, PERMISSIONS, Folder, Link, Shape, stays
+from runspec_agent.store.manifest import (
+    EMPTY,
+    OURS,
+    PERMISSIONS,
+    Folder,
+    Link,
+    Shape,
+    fit_time,
+    stays,
+)
 
 Hidden = Dict[
     str, Optional[str]
@@ -179,7 +188,7 @@ class _Walk:
                 os.path.join(self.folder, path), version_of(info), info.st_mode & PERMISSIONS
             )
         elif stat.S_ISDIR(info.st_mode):
-            shape.folders[name] = Folder(info.st_mode & PERMISSIONS, info.st_mtime_ns)
+            shape.folders[name] = Folder(info.st_mode & PERMISSIONS, fit_time(info.st_mtime_ns))
         else:
             shape.lost[name] = next(
                 (w for is_one, w in SPECIAL if is_one(info.st_mode)), "a device"
@@ -207,7 +216,7 @@ class _Walk:
             if not straight:
                 start = os.path.join(self.folder, os.path.dirname(path))
                 target = known_as(os.path.relpath(real, start))
-            shape.links[name] = Link(target, mtime_ns)
+            shape.links[name] = Link(target, fit_time(mtime_ns))
 
     def _is_straight(self, name: str, target: str, real: str) -> bool:
         """Return whether the link *name* leads to *real* not by way of other links, which patterns may leave out."""

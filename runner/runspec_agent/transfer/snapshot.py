@@ -14,7 +14,7 @@ from runspec_agent.base import files
 from runspec_agent.base.job_env import LOST, Failure
 from runspec_agent.store import parallel
 from runspec_agent.store.base import Opened, file_digest
-from runspec_agent.store.manifest import EMPTY, OURS, Entry, Listed
+from runspec_agent.store.manifest import EMPTY, OURS, Entry, Listed, fit_time
 from runspec_agent.transfer.folder_walk import (
     EVERYTHING,
     GONE,
@@ -210,7 +210,7 @@ class Snapshot:
                     raise
                 return
             if _version(file.path) == before:
-                self._read[name] = (before, Entry(size, before[1], digest, made))
+                self._read[name] = (before, Entry(size, fit_time(before[1]), digest, made))
 
         self._tried(name, file, read)
 
@@ -230,7 +230,7 @@ class Snapshot:
         def save(name: str) -> None:
             content, version = contents[name], before[name]
             made = self._send(content.opened, content.size, content.digest)
-            entry = Entry(content.size, version[1], content.digest, made)
+            entry = Entry(content.size, fit_time(version[1]), content.digest, made)
             self._read[name] = (version, entry)
 
         parallel.each(save, same)

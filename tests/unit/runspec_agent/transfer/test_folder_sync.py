@@ -141,6 +141,21 @@ def test_a_link_to_a_folder_is_saved_with_the_files_that_the_patterns_take(
     assert "a" not in manifest.files or not patterns
 
 
+def test_times_that_no_manifest_can_have_become_the_nearest(source: Path, target: Path) -> None:
+    """File systems know times after 2262, which nanoseconds in 64 bits do not."""
+    late_s = 2**34
+    for path in (source / "a", source / "deep/er/b", source / "deep/er", source / "deep"):
+        os.utime(path, (late_s, late_s))
+    if (source / "a").stat().st_mtime_ns < 2**63:
+        pytest.skip("this file system knows no such time")
+
+    assert saved(source, target) == 0
+
+    manifest = parsed((target / MANIFEST).read_bytes(), MANIFEST)
+    assert {entry.mtime_ns for entry in manifest.files.values()} == {2**63 - 1}
+    assert {folder.mtime_ns for folder in manifest.shape.folders.values()} == {2**63 - 1}
+
+
 def test_everything_is_saved_and_has_its_plain_name_in_the_end(source: Path, target: Path) -> None:
     assert saved(source, target) == 0
 
