@@ -9,7 +9,7 @@ from typing import List, NamedTuple, Optional, Tuple
 from runspec_agent.base.failure import DISK_FULL, Failure, is_no_space
 from runspec_agent.base.process import Signals
 from runspec_agent.store.folder import FolderBucket
-from runspec_agent.transfer.folder_walk import Wanted
+from runspec_agent.transfer.folder_walk import LINKED, Wanted
 from runspec_agent.transfer.output_saver import Saver
 
 KNOWN_AS = "RUNSPEC_KNOWN_AS"  # the path of SOURCE as the job's programs know it
@@ -83,6 +83,8 @@ def _tell(line: str) -> None:
 
 
 def _apart(source: str, target: str) -> None:
+    if os.path.islink(source.rstrip("/")):  # the program has put it there in place of the output
+        raise Failure("{}: {}".format(source, LINKED))
     for inner, outer in ((target, source), (source, target)):
         at, of = os.path.realpath(inner), os.path.realpath(outer)
         if at == of or at.startswith(os.path.join(of, "")):

@@ -33,6 +33,7 @@ Hidden = Dict[
 ]  # paths that cannot be read, and why; "" is the folder itself, None means deleted
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # ELOOP: a link to itself
 RESERVED = "this name is reserved"
+LINKED = "it has become a link to another place"
 SPECIAL = ((stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISBLK, "a device"))
 
 Version = Tuple[
@@ -118,7 +119,7 @@ class _Walk:
             except OSError as error:
                 self._refused(path, error)
         if os.path.realpath(self.folder) != self.folder:
-            return Look({}, {"": "it has become a link to another place"}, EMPTY)
+            return Look({}, {"": LINKED}, EMPTY)
         return self.found
 
     def _paths(self) -> Iterator[str]:

@@ -156,6 +156,18 @@ def test_times_that_no_manifest_can_have_become_the_nearest(source: Path, target
     assert {folder.mtime_ns for folder in manifest.shape.folders.values()} == {2**63 - 1}
 
 
+def test_a_link_in_place_of_the_output_is_not_followed(source: Path, target: Path) -> None:
+    """As in a store: what it leads to is no output of the job."""
+    other = source.with_name("other")
+    source.rename(other)
+    source.symlink_to(other)
+
+    with pytest.raises(Failure, match="it has become a link to another place"):
+        saved(source, target)
+
+    assert kept(target) == {}
+
+
 def test_everything_is_saved_and_has_its_plain_name_in_the_end(source: Path, target: Path) -> None:
     assert saved(source, target) == 0
 
