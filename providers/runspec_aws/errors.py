@@ -168,6 +168,7 @@ def listed(page: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
     """Return the items under *key* in a page of a list at S3, where an empty list is left out.
 
     Raise NoAnswer if the page was cut off, so that it does not show whether and where the list continues.
+    https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html
     """
     if got(page, "IsTruncated") and not any(page.get(token) for token in NEXT):
         raise NoAnswer("a page of a list has no token for the next page")

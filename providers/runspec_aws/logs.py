@@ -151,7 +151,11 @@ class CloudStream:
             size, token = size - len(data), after
 
     def _events(self, at: int, token: str) -> tuple[bytes, str]:
-        """Return the lines after *token* and the next token, which equals *token* at the end of the stream so far."""
+        """Return the lines after *token* and the next token, which equals *token* at the end of the stream so far.
+
+        Empty lines, and no others, are missing, since a message has one character at least:
+        https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_InputLogEvent.html
+        """
         params: dict[str, Any] = {"nextToken": token} if token else {}
         where = {"logGroupName": self.group, "logStreamName": self.attempts[at].name}
         try:

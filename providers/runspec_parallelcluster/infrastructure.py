@@ -196,6 +196,10 @@ def _storage(name: str, storage: Storage) -> dict[str, Any]:
 
 
 def _lustre(storage: Storage) -> Mapping[str, Any]:
+    """Return the settings of a file system, which stays when its cluster is deleted if its policy is Retain.
+
+    https://docs.aws.amazon.com/parallelcluster/latest/ug/SharedStorage-v3.html
+    """
     if storage.file_system:
         return {"FileSystemId": storage.file_system}
     common = _given(

@@ -11,7 +11,10 @@ Chosen here, because the service does not document it: the codes and messages of
 of job errors; the least time between states; that a job that is larger than its cluster can become
 stays queued, and that smaller jobs overtake it; that a repeated request to create a resource returns
 the existing one; that a log begins again when its job is queued again; that the jobs of a deleted
-cluster fail.
+cluster fail; that `$NAME`s that are not variables of the service stay unchanged; that a job that reached
+maxWallClockTime has the error JobTimedOut; that a file whose name is no UTF-8 stays on the node, where
+the other files are saved; that the path of an input directory may be that of a file. Nobody can test this
+any more: the service ended on 31 March 2019.
 """
 
 from runspec_emulators.batch_ai.emulator import BatchAI

@@ -183,7 +183,10 @@ class Jobs:
         return self.files.read("runs", run, "record.json") is None
 
     def places(self, run: str, record: Mapping[str, Any]) -> list[Place]:
-        """Return every node of every task, with the id of its job."""
+        """Return every node of every task, with the id of its job: `JOB#N` of a node, which has its own log stream.
+
+        https://docs.aws.amazon.com/batch/latest/APIReference/API_DescribeJobs.html
+        """
         return nodes.places(self._ids[run], record)
 
     def status(self, run: str) -> Status:

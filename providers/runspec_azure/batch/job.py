@@ -95,6 +95,11 @@ def steps(decision: Decision, spec: Spec, run: str, pool: str) -> Iterator[Step]
 
 
 def _job(decision: Decision, spec: Spec, run: str, pool: str) -> Step:
+    """Return the step that makes the job.
+
+    Tasks depend on tasks of their own job alone, so the service can let no run of a chain wait for another one:
+    https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/create-task#taskdependencies
+    """
     options = decision.options
     body: dict[str, Any] = {
         "id": run,
