@@ -94,8 +94,10 @@ class Spec(Model):
     )
     env_file: Word | None = Field(
         default=None,
-        description="A file beside the spec with more variables, a line `NAME=VALUE` for each. Plans and records have "
-        "them as they have `env`, whose values come first: it is no place for secrets.",
+        description="A file beside the spec with more variables, a line `NAME=VALUE` for each, as in files for compose "
+        'and dotenv: a value in single quotes is taken as it is, and double quotes know `\\n`, `\\t`, `\\"` and '
+        "`\\$`. Nothing is replaced: `$NAME` outside of single quotes is an error. Plans and records have them as they "
+        "have `env`, whose values come first: it is no place for secrets.",
     )
     secrets: Secrets = Field(
         default={},
@@ -140,13 +142,14 @@ class Spec(Model):
         default=None,
         description="What runs once on every node in each attempt, before `command` or its launcher: a script as in "
         "`run`, or a program and its arguments. It has the environment, the folder, the mounts and the outputs of the "
-        "job, and its time counts in `timeout`. The job starts if it ends with exit code 0.",
+        "job, and its time counts in `timeout`. What it exports is gone afterwards. The job starts if it ends with "
+        "exit code 0, with a launcher once the setup of all nodes has.",
     )
     smoke: Program | None = Field(
         default=None,
         description="A test that `apply --smoke` runs on every node before the job: a program and its "
         "arguments, or a script as in `run`. The job starts if the test ends with exit "
-        "code 0.",
+        "code 0. The test is a job of its own, `NAME-smoke`, with one attempt and half an hour at most.",
     )
     ports: Ports = Field(
         default={},

@@ -35,7 +35,15 @@ RECIPE = r"^(?!(.*/)?\.\.(/|$))[^/\0][^\0]*$"
 
 
 class Build(Model):
-    """A container image that is built for the job from a folder beside the spec."""
+    """A container image that is built for the job from a folder beside the spec.
+
+    On `local`, podman or docker builds it before the job starts; AWS Batch also gets it in a registry. It is named by
+    the content of the context, so a second `apply` builds nothing unless a file has changed: to build anew for a base
+    image that changed, name that by its digest. `.git`, caches and what `.runspecignore` names are left out. Links that
+    leave the context, files that look like secrets, and a pattern such as `!data/small.csv` below a folder that is left
+    out are errors. The build gets the proxies of this machine, and no other arguments. `runspec destroy --shared`
+    removes the image.
+    """
 
     context: Annotated[Word, WithJsonSchema({"type": "string", "pattern": CONTEXT})] = Field(
         description="The folder with what the image is built from, relative to the spec, such as `./`. Files that its "
@@ -99,7 +107,8 @@ class Container(Model):
     )
     entrypoint: Literal["image"] | None = Field(
         default=None,
-        description="`image` runs the ENTRYPOINT of the image with `args`, in place of `command` and `run`.",
+        description="`image` runs the ENTRYPOINT of the image with `args`, in the folder that its WORKDIR names, in "
+        "place of `command` and `run`. The image needs /bin/sh. Only on `local` and Slurm.",
     )
     args: tuple[Free, ...] = Field(
         default=(),
@@ -135,7 +144,12 @@ Limit = Annotated[
 
 
 class Ulimits(Model):
-    """Limits of each process of the job, by the names that container engines have for them."""
+    """Limits of each process of the job, by the names that container engines have for them.
+
+    Containers of `local`, AWS Batch, Azure Batch, and podman on Slurm are started with these limits; elsewhere, only an
+    administrator can raise the hard limits. If the hard limit is lower, the job ends with exit code 2, and its log
+    names both. Fargate and Azure Batch AI refuse them.
+    """
 
     memlock: Limit | None = Field(
         default=None,

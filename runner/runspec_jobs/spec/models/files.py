@@ -249,7 +249,10 @@ class Output(Model):
     include: tuple[FilePattern, ...] = Field(
         default=(),
         description="Patterns of the files that are saved, such as `*.pt` or `logs/*`; without them, all are. One "
-        "without `/` is that of a name in any folder, and one with `/` that of a path in the output.",
+        "without `/` is that of a name in any folder, and one with `/` that of a path in the output, in which `*` may "
+        "stand for several folders and `**/` for none, and which may lead through a link to a folder. Such links are "
+        "kept unless `exclude` names them. What is left out, a later attempt does not find. Elastic jobs and jobs "
+        "without an agent refuse both fields.",
     )
     exclude: tuple[FilePattern, ...] = Field(
         default=(), description="Patterns of files that are not saved, such as `*.tmp`."

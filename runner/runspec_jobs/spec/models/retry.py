@@ -131,10 +131,16 @@ def _check_signal(value: Any) -> Any:
 
 
 class Signal(Model):
-    """The signal that the program gets some time before `timeout`, so that it can save."""
+    """The signal that the program gets some time before `timeout`, so that it can save.
+
+    Each process of the program that has a handler for it gets it, on all nodes: a rank of MPI, a worker of torchrun, a
+    shell with a `trap`. Launchers such as `mpirun` get none, nor does a process without a handler, which would end. The
+    log says to how many it was sent. Python handles no signal while a call into a library does not return. Azure Batch
+    AI, where jobs have no agent, refuses it.
+    """
 
     name: Annotated[str, BeforeValidator(_check_signal)] = Field(
-        description="Name of the signal, such as `USR1`."
+        description="Name of a signal of POSIX, such as `USR1`, without `KILL` and `STOP`."
     )
     before: Seconds = Field(description="How long before `timeout` it is sent, such as `2m`.")
 
