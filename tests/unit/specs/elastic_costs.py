@@ -75,7 +75,7 @@ def both(found: list[Outcome], base: Outcome) -> tuple[str, str]:
 def beside() -> Table:
     """Spot machines beside some that stay, against 4 that stay."""
     rows = []
-    for fixed, more in ((4, 4), (2, 4), (0, 6)):
+    for fixed, more in ((2, 4), (0, 6)):
         take = {"on-demand": fixed, "spot": more} if fixed else {"spot": more}
         for rate in (0.05, 0.3):
             cells = []
