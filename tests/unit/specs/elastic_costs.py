@@ -72,26 +72,6 @@ def both(found: list[Outcome], base: Outcome) -> tuple[str, str]:
     return time, percent([one.cost for one in found], base.cost)
 
 
-def beside() -> Table:
-    """Spot machines beside some that stay, against 4 that stay."""
-    rows = []
-    for fixed, more in ((2, 4), (0, 6)):
-        take = {"on-demand": fixed, "spot": more} if fixed else {"spot": more}
-        for rate in (0.05, 0.3):
-            cells = []
-            for price in (0.4, 0.3):
-                trace = spot(more, rate, price)
-                job = work(ELASTIC, take)
-                runs = [
-                    simulate_elastic(job, max(1, fixed), fixed + more, trace, d) for d in dices()
-                ]
-                cells.append(both(runs, stays(4)))
-            ((time, cheap), (_, cheaper)) = cells
-            rows.append((f"{fixed} + up to {more} spot", f"{rate} an hour", time, cheap, cheaper))
-    head = ("machines", "each is lost", "time", "cost, spot −60 %", "cost, spot −70 %")
-    return Table(head, tuple(rows))
-
-
 def gangs() -> Table:
     """8 spot machines at 30 % of the price, as a gang and elastic, against 8 that stay."""
     rows = []
@@ -141,4 +121,4 @@ def dynamic() -> Table:
     return Table(head, tuple(rows))
 
 
-TABLES = {"beside": beside, "gangs": gangs, "dynamic": dynamic}
+TABLES = {"gangs": gangs, "dynamic": dynamic}
