@@ -1,29 +1,33 @@
 """Nodes of an elastic job are given back and asked for again by commands that are killed, or get no answer.
 
-Each cell kills `resize` on the way down at one boundary and on the way up at another, and repeats both. Then one job
-has run, nothing is left over, and both nodes have come back.
+Each cell disturbs `resize` or `release` on the way down at one place and `resize` on the way up at another, and repeats
+both, the second at times on another machine. Then one job has run, no step of its first node was done again, no node
+that was given back was paid meanwhile, both have come back, and nothing is left over.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
 from runspec_emulators.slurm import Cluster, Shape as Machine
 from tests.faults import cloud as clouds
+from tests.faults.aws import AwsCloud
+from tests.faults.azure import AzureCloud
 from tests.faults.cells import spread
 from tests.faults.chosen import asked_first, changes, spaced
 from tests.faults.cloud import Cloud, New
 from tests.faults.conftest import drivers
 from tests.faults.shapes import ELASTIC
-from tests.faults.slurm import slurm
+from tests.faults.slurm import SlurmCloud, slurm
 from tests.faults.struck import Traced, excused, located
-from tests.faults.test_elastic import UNTIL_TOLD, OnLocal
-from tests.faults.world import Driver, Ended, World, always, await_that, new_world
+from tests.faults.test_elastic import OnLocal
+from tests.faults.world import PROFILE, Driver, Ended, World, always, await_that, new_world
+from tests.support.profiles import own_profile
 from tests.support.requirements import need
 from tests.support.slurm.shared_cluster import PROGRAMS
 
@@ -31,6 +35,34 @@ pytestmark = pytest.mark.slow
 
 How = Mapping[str, Any]
 FAULT = "reset after"  # of a request, which was carried out
+OF_SLURM = "scontrol times out after"
+DOWN = (("resize", "1"), ("release", "1"), ("release", "0"))
+PATIENT = "30s"  # for a program to save on a busy machine
+# Counts steps, and begins with those of the last save.
+COUNTS = """\
+step=$(cat "${outputs.out}/step" 2>/dev/null || echo 0)
+  echo "$RUNSPEC_RANK begins with $step" >>"$TRUTH.steps"
+  trap 'echo $step >"${outputs.out}/step"; echo "$RUNSPEC_RANK ends with $step" >>"$TRUTH.steps"; exit 1' TERM
+  until [ -e "$TRUTH.go" ]; do step=$((step + 1)); sleep 0.1; done"""
+
+
+class Hows(NamedTuple):
+    """How a cell is disturbed on the way *down*, and *up* if nodes come back: that is repeated here or *elsewhere*."""
+
+    down: How
+    up: How | None
+    elsewhere: bool = False
+    verb: Sequence[str] = DOWN[0]
+
+
+class Counting(OnLocal):
+    """A world on this machine whose program has time to save."""
+
+    patience_s: ClassVar[float] = 120.0  # type: ignore[misc]  # the same for all
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        own_profile(self.folder / ".config").write_text(PROFILE.replace("1s", PATIENT))
 
 
 def start(world: World) -> str:
@@ -45,43 +77,95 @@ def size(world: World, run: str) -> tuple[int, int]:
     return found["asked"], found["present"]
 
 
-def resize(world: World, run: str, count: int, how: How) -> Iterator[str]:
-    """Change the number of nodes by a command that is disturbed as *how* says, and repeated."""
-    world.run("resize", run, str(count), **how)
-    done = world.again("resize", run, str(count))
+def change(
+    world: World, words: Sequence[str], how: How, again: Mapping[str, Any] | None = None
+) -> Iterator[str]:
+    """Change the nodes by a command that is disturbed as *how* says, and repeated."""
+    world.run(*words, **how)
+    done = world.again(*words, **(again or {}))
     if done.code:
-        yield f"resize {count} ends with {done.code}: {done.err.strip()[-300:]}"
+        yield f"{' '.join(words)} ends with {done.code}: {done.err.strip()[-300:]}"
 
 
-def give_back(world: World, run: str, down: How, up: How | None) -> Iterator[str]:
-    yield from resize(world, run, 1, down)
+def adopt(world: World, run: str) -> dict[str, Any]:
+    """Have another machine know the run; return its environment."""
+    assert isinstance(world, Cloud)
+    found = {"env": {**world.environment(), "RUNSPEC_HOME": str(world.folder / "home" / "other")}}
+    done = world.again("adopt", world.provider, run, **found)
+    assert done.code == 0, done.err
+    return found
+
+
+def paid(world: World) -> int:
+    """Return how many nodes the service has a machine for, or looks for one."""
+    if isinstance(world, AwsCloud):
+        return sum(":" in job["id"] for job in world.alive())
+    if isinstance(world, AzureCloud):
+        return len(world.alive())
+    if isinstance(world, SlurmCloud):
+        assert world.cluster is not None
+        line = [
+            "squeue",
+            "--noheader",
+            "--array",
+            "--states=all",
+            "-O",
+            "StateCompact:|,Reason:|,WorkDir:|",
+        ]
+        rows = [text.split("|") for text in world.cluster.run(*line).splitlines()]
+        own = [row for row in rows if row[2] == str(world.workspace.resolve())]
+        return sum(
+            row[0] in ("R", "CF", "CG") or (row[0] == "PD" and "held" not in row[1].lower())
+            for row in own
+        )
+    return 1
+
+
+def lost(world: World) -> Iterator[str]:
+    """Give the steps of the first node that were done again, or left out."""
+    last = 0
+    for line in (world.folder / "truth.steps").read_text().splitlines():
+        rank, what, _, step = line.split()
+        if rank != "0":
+            continue
+        if what == "begins" and int(step) != last:
+            yield f"goes on with step {step} after step {last}"
+        last = int(step)
+
+
+def give_back(world: World, run: str, how: Hows) -> Iterator[str]:
+    verb, *nodes = how.verb
+    yield from change(world, [verb, run, *nodes], how.down)
     if (found := size(world, run)) != (1, 1):
-        yield f"after resize 1, {found} are asked for and present"
+        yield f"after {verb}, {found} are asked for and present"
     world.await_truth(3)
-    if up is not None:
-        yield from resize(world, run, 2, up)
+    if (many := paid(world)) != 1:
+        yield f"after {verb}, {many} nodes are paid"
+    if how.up is not None:
+        yield from change(
+            world, ["resize", run, "2"], how.up, adopt(world, run) if how.elsewhere else None
+        )
         await_that(lambda: size(world, run) == (2, 2), "both nodes")
         world.await_truth(5)
     (world.folder / "truth.go").touch()
     await_that(lambda: world.runs()[0]["state"] not in ("running", "waiting"), "the end")
+    yield from lost(world)
 
 
 def trace(world: World, *, comes_back: bool) -> tuple[Ended, Ended]:
     """Give how the commands end that have one node less, and one more, with nothing in their way."""
     run = start(world)
     first = len(world.log)
-    assert list(give_back(world, run, {}, {} if comes_back else None)) == []
+    assert list(give_back(world, run, Hows({}, {} if comes_back else None))) == []
     return world.log[first], world.log[first + 3 if comes_back else first]
 
 
 def cell(
-    new: Callable[[Driver], AbstractContextManager[World]],
-    driver: Driver,
-    how: tuple[How, How | None],
+    new: Callable[[Driver], AbstractContextManager[World]], driver: Driver, how: Hows
 ) -> list[str]:
     with new(driver) as world:
         run = start(world)
-        wrong = list(give_back(world, run, *how))
+        wrong = list(give_back(world, run, how))
         if isinstance(world, Cloud):
             found = [*wrong, *clouds.ended(world, "succeeded")]
             return [what for what in found if not excused(what, FAULT)]
@@ -92,25 +176,39 @@ def hows(found: Traced, fault: str) -> list[How]:
     """Give the kills to try, and the faults of requests that change something."""
     kills: list[How] = [{"at": at} for at in spaced(list(asked_first(found.places)))]
     strikes = [at for at, label in found.strikes().items() if changes(label)]
-    return [*kills, *({"wire": {"at": at, "fault": fault}} for at in strikes if fault)]
+    assert strikes
+    return [*kills, *({"wire": {"at": at, "fault": fault}} for at in strikes)]
+
+
+def elsewhere(found: Traced) -> list[How]:
+    """Give the kills after requests that change something: another machine knows nothing of what the first wanted."""
+    return [{"at": at} for at, s in found.places.items() if s.startswith("sent ") and changes(s)]
+
+
+def combine(downs: Sequence[How], ups: Sequence[How], moved: Sequence[How] = ()) -> list[Hows]:
+    """Give a cell for each way to disturb a command, with all verbs on the way down; *moved* goes on elsewhere."""
+    every: list[tuple[How | None, bool]] = [(how, False) for how in ups]
+    every = [*every, *((how, True) for how in moved)] or [(None, False)]
+    return [
+        Hows(downs[n % len(downs)], *every[n % len(every)], DOWN[n % len(DOWN)])
+        for n in range(max(len(downs), len(every)))
+    ]
 
 
 def wrong_with(
     pool: list[Driver], new: New, fault: str, *, comes_back: bool = True
 ) -> Mapping[str, list[str]]:
+    shape = ELASTIC._replace(settings={"grace": PATIENT} if fault == OF_SLURM else {})
+
     def world(driver: Driver) -> AbstractContextManager[Cloud]:
-        return new(driver, UNTIL_TOLD, 0.0, ELASTIC)
+        return new(driver, COUNTS, 0.0, shape)
 
     with world(pool[0]) as first:
-        found = trace(first, comes_back=comes_back)
-    each = [hows(located(one.steps), fault) for one in found]
-    count = max(map(len, each))
-    pairs = [
-        (each[0][n % len(each[0])], each[1][n % len(each[1])] if comes_back else None)
-        for n in range(count)
-    ]
-    wrong = spread(pool, lambda driver, n: cell(world, driver, pairs[n]), range(count))
-    return {str(pairs[n]): found for n, found in wrong.items()}
+        down, up = (located(one.steps) for one in trace(first, comes_back=comes_back))
+    moved = (hows(up, fault), elsewhere(up)) if comes_back else ((), ())
+    cells = combine(hows(down, fault), *moved)
+    wrong = spread(pool, lambda driver, n: cell(world, driver, cells[n]), range(len(cells)))
+    return {str(cells[n]): found for n, found in wrong.items()}
 
 
 def test_on_azure_batch_it_is_as_if_nothing_had_happened(
@@ -132,18 +230,18 @@ def test_on_slurm_it_is_as_if_nothing_had_happened(
         Cluster(tmp_path_factory.mktemp("c"), 2, machine, more={"KillWait": 1}) as cluster,
         drivers(6, "slurm") as pool,
     ):
-        assert wrong_with(pool, slurm(cluster), "") == {}
+        assert wrong_with(pool, slurm(cluster), OF_SLURM) == {}
 
 
 def test_on_this_machine_it_is_as_if_nothing_had_happened(pool: list[Driver]) -> None:
     def world(driver: Driver) -> AbstractContextManager[World]:
-        return new_world(driver, UNTIL_TOLD, OnLocal)
+        return new_world(driver, COUNTS, Counting)
 
     with world(pool[0]) as first:
         down, up = (len(one.labels) for one in trace(first, comes_back=True))
-    places = list(zip(*(spaced(range(1, count + 1)) for count in (down, up)), strict=False))
+    kills = [[{"at": at} for at in spaced(range(1, count + 1))] for count in (down, up)]
+    cells = combine(*kills)
 
-    def killed(driver: Driver, place: tuple[int, int]) -> list[str]:
-        return cell(world, driver, ({"at": place[0]}, {"at": place[1]}))
+    wrong = spread(pool, lambda driver, n: cell(world, driver, cells[n]), range(len(cells)))
 
-    assert spread(pool, killed, places) == {}
+    assert {str(cells[n]): found for n, found in wrong.items()} == {}

@@ -43,6 +43,10 @@ KINDS: Mapping[str, str] = {
     queue.ACCOUNT: "GET sacct",
     jobs.REPLACE_CLAIMS: "PUT claim of nobody",
     jobs.REQUEST_STOPS: "PUT stop of tasks",
+    jobs.NOTE_RELEASED: "PUT released nodes",
+    queue.HOLD: "PUT scontrol hold",
+    queue.LET_GO: "PUT scontrol release",
+    queue.START_AGAIN: "PUT scontrol requeue",
     workspace.PUT: "PUT {}",
     workspace.ARRIVE: "PUT content of {}",
     workspace.NAME: "PUT name of {}",
@@ -93,6 +97,7 @@ BY_SLURM: Mapping[str, tuple[str, str]] = {
         "scancel",
         f'scancel "$@"; said "Kill job error on job id 1: {TIMED_OUT}"',
     ),
+    "scontrol times out after": ("scontrol", f'scontrol "$@"; said "{TIMED_OUT}"'),
     "squeue times out": ("squeue", f'said "slurm_load_jobs error: {TIMED_OUT}"'),
     "no controller": (
         "squeue",

@@ -35,7 +35,10 @@ class Releases:
         record = self.tasks.record(run)
         if record is None:
             return Released((), ())
-        there = self.tasks.all(run) if away or back else ()
+        if not away and not back:
+            known = self.tasks.released(run) | self._missing(run)
+            return Released({seat(record, task, 0) for task in known}, ())
+        there = self.tasks.all(run)
         states = {number_of(task): str(task["state"]) for task in there}
         leave = {task_of(record, *node)[0] for node in away}
         come = {task_of(record, *node)[0] for node in back} - leave
@@ -48,6 +51,11 @@ class Releases:
         return Released(
             {seat(record, task, 0) for task in known}, {seat(record, task, 0) for task in leaving}
         )
+
+    def _missing(self, run: str) -> set[int]:
+        """Return the tasks that a command has deleted, and not added again, because it was killed on any machine."""
+        returned = self.tasks.returned(run)
+        return returned - {number_of(task) for task in self.tasks.all(run)} if returned else set()
 
     def _send_away(
         self, run: str, leave: set[int], gone: set[int], states: Mapping[int, str]

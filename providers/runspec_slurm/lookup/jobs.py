@@ -382,6 +382,10 @@ class Jobs:
         seen, record = self.poller.seen(run), self.record(run)
         if seen is None or record is None:
             return Released((), ())
+        if not away and not back:
+            # A command that deleted the record of a node and was killed before it let the node go, on any machine.
+            held = {task for row in self._of_run(run) if _is_held(row) for task in row.tasks}
+            return Released({seat(record, task, 0) for task in seen.released | held}, ())
         leave = {task_of(record, *node)[0] for node in away}
         come = {task_of(record, *node)[0] for node in back} - leave
         rows = self._rows_of(run, leave | come)

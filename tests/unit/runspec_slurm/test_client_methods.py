@@ -236,3 +236,17 @@ def test_a_released_node_is_noted_in_the_workspace(client: SlurmClient, tmp_path
 
     assert set(released.away) == {(0, 0)}
     assert client.store.read(f"runs/{RUN}/released/0") == b""
+
+
+def test_a_node_that_is_held_without_a_record_is_away(client: SlurmClient, tmp_path: Path) -> None:
+    """A command was killed after it had deleted the record, maybe on another machine."""
+    squeue = tmp_path / "bin" / "squeue"
+    squeue.write_text(
+        squeue.read_text().replace("RUNNING", "PENDING").replace("None", "JobHeldUser")
+    )
+    elastic = {"min": 1, "max": 2}
+    client.store.put(f"runs/{RUN}/record.json", record(count=2, nodes=2, elastic=elastic))
+
+    released = client.release(RUN, (), (), lambda _: ())
+
+    assert set(released.away) == {(0, 0)}

@@ -232,3 +232,15 @@ def test_a_released_node_is_noted_in_the_store(account: Account) -> None:
 
     assert set(released.away) == {(0, 0)}
     assert account.cloud.blobs[f"{BASE}/released/0"] == b""
+
+
+def test_a_node_whose_task_was_deleted_and_not_added_again_is_away(account: Account) -> None:
+    """A command was killed in between, maybe on another machine."""
+    record = json.loads(account.cloud.blobs[f"{BASE}/record.json"])
+    elastic = {**record, "nodes": 1, "count": 3, "sweep": [], "elastic": {"min": 1, "max": 3}}
+    account.cloud.blobs[f"{BASE}/record.json"] = json.dumps(elastic).encode()
+    account.cloud.blobs[f"{BASE}/returned/2"] = b""
+
+    released = account.client().release(RUN, (), (), lambda _: ())
+
+    assert set(released.away) == {(0, 2)}
