@@ -221,7 +221,7 @@ def apply_chain(
     spec, after the jobs that run have ended, and the errors of services.
     """
     jobs = chain.chained
-    needs = {job: {name: str(how) for name, how in jobs.needs(job).items()} for job in jobs.inputs}
+    needs = {job: {name: str(how) for name, how in of.items()} for job, of in jobs.every.items()}
     record = chain_record.keep(chain.name, chain.file.path.resolve(), needs)
     see = on_status or (lambda status: None)
     listener = Listener(

@@ -7,6 +7,7 @@ import fnmatch
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from runspec_agent.base.light_typing import NamedTuple
@@ -18,7 +19,7 @@ from runspec_jobs.load import registry
 from runspec_jobs.machines import spent
 from runspec_jobs.machines.spent import Spent
 from runspec_jobs.provider import State, Status
-from runspec_jobs.state import attempt_history, run_record
+from runspec_jobs.state import attempt_history, chain_record, run_record
 from runspec_jobs.state.journal import RunState
 from runspec_jobs.state.run_record import Record
 
@@ -61,7 +62,7 @@ class RunFilter:
     """Which runs to list: of the spec *name*, in which `*` stands for any text, on *provider*, begun after *since_s*.
 
     With *alive*, only runs that wait or run; with *failed*, only those that failed. *limit* is the most runs, the
-    newest ones. Destroyed runs are listed only with *destroyed*.
+    newest ones. Destroyed runs are listed only with *destroyed*. *name* may also be that of a chain: its runs.
     """
 
     name: str | None = None
@@ -72,9 +73,19 @@ class RunFilter:
     destroyed: bool = False
     limit: int | None = None
 
+    @cached_property
+    def _of_chain(self) -> set[str]:
+        """The runs of all chains called *name*."""
+        chains = [one for one in chain_record.all_chains() if one.name == self.name]
+        return {run for one in chains for run in (*one.earlier, *one.runs.values())}
+
     def may_have(self, record: Record, memory: RunState | Damaged) -> bool:
         """Return whether a run may be listed, as far as its record says so without a request."""
-        if self.name is not None and not fnmatch.fnmatchcase(record.name, self.name):
+        if (
+            self.name is not None
+            and not fnmatch.fnmatchcase(record.name, self.name)
+            and record.run not in self._of_chain
+        ):
             return False
         if isinstance(memory, Damaged):
             return (

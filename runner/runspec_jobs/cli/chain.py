@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -320,11 +321,13 @@ def make_page(chain: ChainRun, ends: Sequence[JobStatus]) -> str:
     return chain_page.make_chain_page(chain.name, str(chain.record.path), jobs, node_table.when)
 
 
-def logs_of_chain(chain: ChainRun, *, tail: int | None, grep: str | None) -> int:
+def logs_of_chain(
+    chain: ChainRun, *, tail: int | None, grep: str | None, since: timedelta | None
+) -> int:
     """Print the logs of all jobs so far, in the order of the jobs."""
     width = max(map(len, chain.jobs))
     for job, run in chain.jobs.items():
-        for line in run.logs(tail=tail, grep=grep) if run is not None else ():
+        for line in run.logs(tail=tail, grep=grep, since=since) if run is not None else ():
             output.out(f"{job:{width}} | {strip_sequences(line.text)}")
     return OK
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 from runspec_jobs.api import listing
@@ -200,10 +201,13 @@ def logs(options: LogsOptions) -> int:
             options.follow
             or options.save is not None
             or (options.node, options.task) != (None, None)
+            or options.timestamps
+            or options.as_json
         ):
-            what = "--follow, --save, --node and --task are for one run"
+            what = "--follow, --save, --node, --task, --timestamps and --json are for one run"
             raise UsageError(what, f"name the run of a job: see runspec status {chain.name}")
-        return of_chain.logs_of_chain(chain, tail=options.tail, grep=options.grep)
+        since = None if options.since_s is None else timedelta(seconds=options.since_s)
+        return of_chain.logs_of_chain(chain, tail=options.tail, grep=options.grep, since=since)
     of = get(options.run, on_event=output.tell_event)
     if options.save is not None:
         return _save(of, options.save, options)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from runspec_jobs.engine import apply as engine, clients
-from runspec_jobs.errors import Damaged, RunspecError
-from runspec_jobs.state import origin, run_record
+from runspec_jobs.errors import Damaged, RunspecError, UsageError
+from runspec_jobs.state import chain_record, origin, run_record
 from runspec_jobs.state.run_record import Record
 
 Note = Callable[[str], None]  # takes a message for a person
@@ -31,7 +31,7 @@ def find_newest(name: str, note: Note, *, alive: bool = False) -> Record:
     *name* is the id of a run, or the name of a spec; with *alive*, a name means its newest run that is alive, if there
     is one. Raises UsageError if there is none.
     """
-    exact = run_record.find(name)
+    exact = _find(name)
     # The id of a run is never ambiguous, so nothing else is looked at.
     if exact.run == name:
         return exact
@@ -39,6 +39,17 @@ def find_newest(name: str, note: Note, *, alive: bool = False) -> Record:
         note(f"ignoring a run of '{name}' whose record cannot be read: {wrong.message}")
     near = origin.select_nearest(run_record.list_readable(name))
     return _choose_run(name, near, note, alive=alive) if near else exact
+
+
+def _find(name: str) -> Record:
+    """Return what `run_record.find` does. Raises UsageError with another message if *name* is that of a chain."""
+    try:
+        return run_record.find(name)
+    except UsageError:
+        if not any(chain.name == name for chain in chain_record.all_chains()):
+            raise
+    what = f"'{name}' is a chain, and this is for one run"
+    raise UsageError(what, f"name the run of a job: see runspec status {name}")
 
 
 def _choose_run(name: str, near: Sequence[Record], note: Note, *, alive: bool) -> Record:

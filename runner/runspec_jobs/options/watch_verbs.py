@@ -40,7 +40,7 @@ class ListOptions(Options):
     name: str | None = option(
         "--name",
         "NAME",
-        "only runs of this spec; * stands for any text",
+        "only runs of this spec or chain; * stands for any text",
         complete=suggestions.runs,
     )
     provider: str | None = option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -286,6 +287,65 @@ def test_only_and_until_choose_jobs(tmp_path: Path, capsys: pytest.CaptureFixtur
     said = capsys.readouterr().err
     assert "the chain has no job 'nd'" in said
     assert said.count("end ") >= 1
+
+
+def test_a_chain_of_which_some_jobs_are_applied_keeps_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "all.yaml"
+    path.write_text("---\n".join((PREPARE, TRAIN, job("end", "sleep 600", "needs: [prepare]\n"))))
+    assert run(["apply", str(path), "--until", "prepare"]) == 0
+    assert run(["apply", str(path), "--detach"]) == 0
+    assert run(["apply", str(path), "--only", "prepare"]) == 0
+    capsys.readouterr()
+
+    assert run(["status", "all", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["jobs"]
+    assert run(["cancel", "all"]) == 0
+
+    assert [one["job"] for one in shown] == ["prepare", "train", "end"]
+    assert shown[2]["state"] in ("waiting", "running")
+    assert shown[2]["needs"] == {"prepare": "succeeded"}
+    assert "end cancelled" in capsys.readouterr().err
+
+
+def test_the_runs_of_a_chain_are_listed_by_its_name(
+    chained: Chained, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chained(job("alone", "true"))
+    first = chained(PREPARE, job("next", "true", "needs: [prepare]\n"))
+    chained(PREPARE.replace("V: x", "V: y"), job("next", "true", "needs: [prepare]\n"))
+    capsys.readouterr()
+
+    assert run(["list", "--name", "all", "--json"]) == 0
+
+    listed = [one["run"] for one in json.loads(capsys.readouterr().out)["runs"]]
+    assert len(listed) == 4 and {*ids(first)} < {*listed}
+
+
+@pytest.mark.parametrize("words", [["outputs"], ["fetch"], ["shell"], ["logs", "--task", "1"]])
+def test_what_is_for_one_run_says_so_of_a_chain(
+    words: list[str], chained: Chained, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chained(PREPARE, job("next", "true"))
+    verb, *options = words
+
+    assert run([verb, "all", *(["here"] if verb == "fetch" else []), *options]) == 2
+
+    said = capsys.readouterr().err
+    assert "one run" in said and "runspec status all" in said
+
+
+@pytest.mark.parametrize("option", [["--json"], ["--timestamps"], ["--since", "1h"]])
+def test_the_log_of_a_chain_ignores_no_option(
+    option: list[str], chained: Chained, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chained(PREPARE, job("next", "echo here"))
+
+    code = run(["logs", "all", *option])
+
+    said = capsys.readouterr()
+    assert (code, "here" in said.out) == ((0, True) if option[0] == "--since" else (2, False))
 
 
 def test_a_killed_apply_is_continued_by_the_same_command(chained: Chained) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from runspec_jobs.engine import apply as engine
 from runspec_jobs.engine.reporter import Reporter
@@ -23,10 +23,14 @@ from runspec_jobs.spec.needs import Condition
 
 @dataclass(frozen=True)
 class ChainJobs:
-    """The jobs of a chain in an order in which they can run; *provider* replaces those of all, if it is given."""
+    """The jobs of a chain in an order in which they can run; *provider* replaces those of all, if it is given.
+
+    *every* has what each job of the file needs, also if only some of them were chosen.
+    """
 
     inputs: Mapping[str, PlanInputs]
     provider: str | None = None
+    every: Mapping[str, Mapping[str, Condition]] = field(default_factory=dict)
 
     def needs(self, job: str) -> dict[str, Condition]:
         """Return the jobs of the chain that *job* needs, with how each must have ended."""
@@ -100,7 +104,8 @@ def read_jobs(
     demand_jobs(overrides, specs)
     gathered = _Gathering(file, dict(zip(specs, texts, strict=True)), specs, provider, reporter)
     chosen = {name: made for name, made in gathered.gather().items() if name in wanted}
-    chain = ChainJobs(chosen, provider)
+    every = {name: parents(specs[name], specs) for name in in_order(specs)}
+    chain = ChainJobs(chosen, provider, every)
     return replace(chain, inputs={name: _add_parents(chain, name) for name in chosen})
 
 

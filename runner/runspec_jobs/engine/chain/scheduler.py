@@ -267,7 +267,7 @@ class Scheduler:
         planned = self.chain.inputs[job]
 
         def find(name: str) -> SourceRun:
-            if name not in self.record.needs:
+            if name not in self.chain.inputs:
                 return find_run(name, self.listener.reporter)
             if name in self.running:
                 return unended_run(self.running[name])
