@@ -177,7 +177,9 @@ def test_nodes_that_are_given_back_end_and_cannot_come_back(
         assert (found["asked"], found["present"]) == (size, size)
     assert [call["params"]["jobId"] for call in calls(region, "TerminateJob")] == [lost]
     assert run(["resize", "job", "2"]) == 69
-    assert "cannot come back on AWS Batch" in capsys.readouterr().err
+    refused = capsys.readouterr().err
+    assert "cannot come back on AWS Batch" in refused
+    assert ", and then runspec apply job.yaml --resume, which has all nodes" in refused
     (tmp_path / "pace").write_text("0")
     assert run(["logs", "-f", "job"]) == 0
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from runspec_jobs.engine import apply as engine
 from runspec_jobs.engine.clients import connect, count_nodes, read_spec
 from runspec_jobs.engine.reporter import Reporter
+from runspec_jobs.engine.resume import format_command
 from runspec_jobs.engine.status import explain_unfinished
 from runspec_jobs.errors import Conflict, Unavailable, UnknownOutcome, UsageError
 from runspec_jobs.logs.outage import make_pauses
@@ -140,9 +141,8 @@ def _change(
         away = choose(before, _running(status))
         back = {*found.away, *journal.memory.returning} - away
         if back and found.never_back:
-            hint = (
-                f"runspec cancel {record.run}, and then runspec apply --resume, which has all nodes"
-            )
+            way = format_command(record)
+            hint = f"runspec cancel {record.run}, and then {way}, which has all nodes"
             raise Unavailable(found.never_back, hint)
         if resizing != away or back != journal.memory.returning:
             journal.add("resize", away=sorted(away), back=sorted(back))

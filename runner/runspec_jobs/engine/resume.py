@@ -377,17 +377,18 @@ def find_way_on(record: Record, status: Status) -> Way | None:
             return None
     except RunspecError:
         return None
-    return Way(f"runspec apply {_format_options(record)}", sure)
+    return Way(format_command(record), sure)
 
 
-def _format_options(record: Record) -> str:
-    """Return the file of a run and the option that means the run."""
+def format_command(record: Record) -> str:
+    """Return the command that goes on from the last save of a run."""
     file = origin.read_origin(record).file
     if file is None:
-        return f"FILE --from {record.run}"
+        return f"runspec apply FILE --from {record.run}"
     # --resume finds the newest run of the spec by itself.
     is_newest = run_record.list_runs(record.name)[-1:] == [record]
-    return f"{shlex.quote(_shorten(file))} {'--resume' if is_newest else f'--from {record.run}'}"
+    option = "--resume" if is_newest else f"--from {record.run}"
+    return f"runspec apply {shlex.quote(_shorten(file))} {option}"
 
 
 def _shorten(file: Path) -> str:
