@@ -14,6 +14,7 @@ from runspec_jobs.api.chains import (
     JobStatus,
     apply_chain,
     get_chain,
+    list_inputs,
     load_chain,
 )
 from runspec_jobs.api.lifecycle import LogLine, get
@@ -82,6 +83,17 @@ def test_a_job_reads_in_place_what_another_has_saved(chained: Chained) -> None:
     assert chained.lines == [("train", "x")]
     assert ends["train"].run is not None
     assert "copies" not in str(list(ends["train"].run.record.folder.iterdir()))
+
+
+def test_what_a_job_has_read_is_told_with_its_content(chained: Chained) -> None:
+    """Its service waited for the other one, whose content was not known yet."""
+    ends = chained(PREPARE, TRAIN)
+    train, prepare = ends["train"].run, ends["prepare"].run
+    assert train is not None and prepare is not None
+
+    (told,) = list_inputs(train)
+
+    assert re.fullmatch(f"data: output data of {prepare.id}, content [0-9a-f]{{12}}", told)
 
 
 def test_an_unchanged_chain_starts_nothing(chained: Chained) -> None:

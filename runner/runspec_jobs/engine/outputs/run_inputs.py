@@ -13,7 +13,7 @@ from runspec_jobs.engine.outputs.saves_bundle import SavesBundle
 from runspec_jobs.errors import RunspecError, UsageError
 from runspec_jobs.load.inputs import PlanInputs
 from runspec_jobs.load.run_mounts import MountedRun
-from runspec_jobs.provider import Bundle, OutputFile, SupportsOutputs
+from runspec_jobs.provider import Bundle, OutputFile, State, SupportsOutputs
 from runspec_jobs.provider.saved_outputs import select_newest
 from runspec_jobs.spec.needs import RunOutput
 from runspec_jobs.state import run_record
@@ -116,12 +116,25 @@ def list_provenance(record: Record) -> list[tuple[str, str]]:
     for mount, one in about.get("inputs", {}).items():
         of = MountedRun(**one)
         task = "" if of.task is None else f", task {of.task}"
-        pairs.append((mount, f"output {of.output} of {of.run}{task}{_describe_content(of.digest)}"))
+        content = _describe_content(of.digest or _read_kept_digest(of))
+        pairs.append((mount, f"output {of.output} of {of.run}{task}{content}"))
     if began := about.get("resume"):
         save = f"save {began['number']}" if began["number"] else "its last save"
         content = _describe_content(began.get("content", ""))
         pairs.append(("goes on from", f"{began['run']}, {save}{content}"))
     return pairs
+
+
+def _read_kept_digest(mounted: MountedRun) -> str:
+    """Return the digest of an output that a service waited for: it was not known when the job was submitted.
+
+    The saves of a run that has succeeded do not change any more.
+    """
+    record = run_record.Record(run_record.find_runs_folder() / mounted.run)
+    if not record.folder.exists() or run_record.find_damage(record):
+        return ""
+    status = record.read_memory().status
+    return read_digest(mounted) if status is not None and status.state is State.SUCCEEDED else ""
 
 
 def _describe_content(digest: str) -> str:
