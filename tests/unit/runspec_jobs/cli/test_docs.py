@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -37,7 +38,10 @@ def texts() -> Iterator[tuple[Path, str]]:
         )
 
 
-TEXTS = list(texts())
+@functools.cache
+def list_texts() -> list[tuple[Path, str]]:
+    """Return all texts. Each worker of the tests imports this module, and one of them needs the texts."""
+    return list(texts())
 
 
 def test_the_pages_are_those_of_the_documentation() -> None:
@@ -132,13 +136,13 @@ def test_programs_get_the_pages_or_the_text_of_one(capsys: Capture) -> None:
 
 def test_no_message_names_a_file_that_an_installation_lacks() -> None:
     """Messages say `runspec docs PAGE`, or `runspec docs PAGE#SECTION`."""
-    assert [(str(f), text) for f, text in TEXTS if re.search(r"docs/[\w-]+\.md", text)] == []
+    assert [(str(f), text) for f, text in list_texts() if re.search(r"docs/[\w-]+\.md", text)] == []
 
 
 def test_each_page_and_section_that_a_message_names_is_there() -> None:
     named = [
         link
-        for _, text in TEXTS
+        for _, text in list_texts()
         for link in re.findall(r"runspec docs ([a-z][\w-]*(?:#[\w-]+)?)", text)
     ]
 
