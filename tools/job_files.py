@@ -154,6 +154,11 @@ SAID: Mapping[str, Said] = {
     "partial_admission": Said(
         "max_parallel", "sweep: {n: 0..19}\nmax_parallel: 20\nrun: echo a\n"
     ),
+    "task_slots": Said(
+        "providers.azure-batch.tasks_per_node",
+        "cluster: {cpus: 1}\nsweep: {n: 0..9}\nproviders: {azure-batch: {tasks_per_node: 2}}\ncommand: [echo, a]\n",
+        provider="azure-batch",
+    ),
     "requeue_by_script": Said("retry.attempts", "retry: {attempts: 3}\ncommand: [echo, a]\n"),
 }  # fmt: skip
 

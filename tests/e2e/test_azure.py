@@ -215,6 +215,30 @@ def test_a_collection_that_is_half_there_is_completed(account: AzureBatch, tmp_p
     assert len(tasks(account)) == 2
 
 
+def test_two_tasks_of_a_sweep_share_a_machine_at_the_same_time(
+    account: AzureBatch, capsys: Capture
+) -> None:
+    """Each waits for the other one: on machines of their own, both would end with 3."""
+    text = """
+        touch "$AZ_BATCH_NODE_ROOT_DIR/here-$RUNSPEC_SWEEP_N"
+        for second in $(seq 60); do
+          [ ! -e "$AZ_BATCH_NODE_ROOT_DIR/here-$((3 - RUNSPEC_SWEEP_N))" ] || exit 0
+          sleep 1
+        done
+        exit 3
+    """
+    own = {"max_nodes": 1, "tasks_per_node": 2}
+    write(text, sweep={"n": [1, 2]}, providers={"azure-batch": own})
+    made = said(capsys, "apply", "job.yaml", "--detach")["run"]
+
+    run(["logs", "--follow", made])
+    capsys.readouterr()
+
+    status = said(capsys, "status", made)
+    assert [node["exit_code"] for node in status["nodes"]] == [0, 0]
+    assert status["state"] == "succeeded"
+
+
 def test_a_sweep_ends_with_the_first_task_that_has_lost_its_right_to_the_store(
     account: AzureBatch, capsys: Capture
 ) -> None:

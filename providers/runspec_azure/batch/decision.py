@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -37,7 +38,10 @@ class Decision:
     connected: bool  # whether the nodes of the pool communicate
     most_connected: int  # the most nodes of a pool whose nodes communicate
     most_nodes: int  # of the pool
-    nodes_at_once: int  # the most nodes of one run that run at the same time
+    slots: int  # the most tasks that share a node
+    nodes_at_once: (
+        int  # the most nodes of one run that run at the same time; nodes that share a machine count
+    )
     max_parallel: int | None
     capacity: Capacity
     request: MachineRequest  # what a node needs
@@ -79,7 +83,8 @@ def decide(spec: Spec, facts: Facts) -> Decision:
     allocation: str | None = facts.survey.get("pool_allocation") or options.pool_allocation
     most_connected = MOST_CONNECTED[allocation or "batch-service"]
     most_nodes = _most_nodes(spec, options, most_connected)
-    machine_request = _machine_request(spec, options)
+    slots = 1 if options.pool else options.tasks_per_node
+    machine_request = _machine_request(spec, options, slots)
     return Decision(
         options=options,
         allocation=allocation,
@@ -89,7 +94,8 @@ def decide(spec: Spec, facts: Facts) -> Decision:
         connected=asked.max > 1,
         most_connected=most_connected,
         most_nodes=most_nodes,
-        nodes_at_once=min(most_nodes, tasks * nodes),
+        slots=slots,
+        nodes_at_once=min(most_nodes * slots, tasks * nodes),
         max_parallel=spec.max_parallel,
         capacity=spec.cluster.capacity,
         request=machine_request,
@@ -114,25 +120,23 @@ def _most_nodes(spec: Spec, options: BatchOptions, most_connected: int) -> int:
     """
     nodes, most = nodes_each(spec), options.max_nodes
     if spec.max_parallel:
-        most = min(most, spec.max_parallel * spec.cluster.nodes.max)
+        machines = math.ceil(spec.max_parallel / options.tasks_per_node)
+        most = min(most, machines * spec.cluster.nodes.max)
     if spec.cluster.nodes.max > 1:
         most = min(most, most_connected)
     return max(nodes, most - most % nodes)
 
 
-def _machine_request(spec: Spec, options: BatchOptions) -> MachineRequest:
-    """Return what a node needs; what the spec leaves out is as small as possible.
-
-    No nodes share a machine, because a machine of Azure Batch has one slot.
-    """
+def _machine_request(spec: Spec, options: BatchOptions, slots: int) -> MachineRequest:
+    """Return what a machine for *slots* tasks needs; what the spec leaves out is as small as possible."""
     cluster = spec.cluster
     return MachineRequest(
-        cpus=cluster.cpus or 1,
-        memory_gib=(cluster.memory or 0) / GIB,
+        cpus=(cluster.cpus or 1) * slots,
+        memory_gib=(cluster.memory or 0) * slots / GIB,
         gpus=cluster.gpus or 0,
         gpu_type=cluster.gpu_model,
         gpu_gib=cluster.gpu_gib,
-        disk_gib=(cluster.disk_bytes or 0) / GIB,
+        disk_gib=(cluster.disk_bytes or 0) * slots / GIB,
         spot=cluster.capacity is not Capacity.ON_DEMAND,
         region=request.region(options),
     )

@@ -27,6 +27,9 @@ def offer(decision: Decision, listed: ListedPrices = NOT_READ) -> Offer:
         standing,
         price_note(catalogue(), decision.request.region),
         "" if machines else "no machine of the catalogue is large enough",
+        shares={
+            choice.machine.name: 1 / decision.slots for choice in machines if decision.slots > 1
+        },
         limits={choice.machine.name: decision.most_nodes for choice in machines[:1]},
     )
     return _with_attempts(pool_offer, decision)

@@ -159,6 +159,11 @@ class BatchOptions(RegistryOptions):
     max_nodes: Anyone[Positive] = Field(
         default=16, description="Largest number of machines that each pool has at the same time."
     )
+    tasks_per_node: Anyone[Annotated[int, Field(ge=1, le=256)]] = Field(
+        default=1,
+        description="How many tasks of a sweep run on one machine at the same time; `cluster` says what each of them "
+        "needs. Azure Batch sets no limits between them.",
+    )
     spot_wait: Anyone[Seconds] = Field(
         default=600,
         description="How long tasks wait for spot machines, 5m to 1h, before `spot-then-on-demand` asks "

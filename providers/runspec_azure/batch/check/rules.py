@@ -38,6 +38,7 @@ REFUSED = {
     )
 }
 MOST_MOUNTS = 10  # https://learn.microsoft.com/azure/batch/batch-quota-limit#other-limits
+MOST_SHARED = 400  # of tasks_per_node: the formula names each, and "cannot exceed 8 KB" (batch-automatic-scaling)
 MOST_TASKS = 10_000  # of a sweep; more were never tried
 MOST_DAYS = 180  # the lifetime of a task, including its wait in the queue: the same page
 # https://learn.microsoft.com/rest/api/batchservice/pools/create-pool: id
@@ -73,6 +74,7 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield from _gang(decision, spec)
         yield from _spot(decision)
         yield from _own_pool(decision, spec)
+        yield from _shared_machines(decision, spec)
         if not options.pool:
             yield from _machines(decision, spec, facts)
             yield from access.check_image(decision, spec)
@@ -218,6 +220,40 @@ def _own_pool(decision: Decision, spec: Spec) -> Iterator[Problem]:
     )
     at = ("container", "image") if decision.image else ("provider",)
     yield Problem(at, message, severity="note")
+
+
+def _shared_machines(decision: Decision, spec: Spec) -> Iterator[Problem]:
+    """Yield problems of `tasks_per_node`: several nodes or GPUs, a pool of the profile, or too many machines.
+
+    "The default value is 1. The maximum value is the smaller of 4 times the number of cores of the vmSize of the pool
+    or 256": https://learn.microsoft.com/rest/api/batchservice/pools/create-pool
+    """
+    count, at = decision.options.tasks_per_node, setting(spec, "tasks_per_node")
+    if count == 1:
+        return
+    if decision.options.pool:
+        message = "ignored: the profile's pool has its own taskSlotsPerNode"
+        yield Problem(at, message, severity="note")
+        return
+    if decision.connected:
+        message = (
+            f"tasks_per_node: {count}, but tasks with several nodes have machines of their own"
+        )
+        yield Problem(at, message, "set nodes: 1, or remove tasks_per_node")
+    if decision.request.gpus:
+        message = (
+            f"tasks_per_node: {count}, but Azure Batch divides no GPUs among the tasks of a machine"
+        )
+        yield Problem(at, message, "remove tasks_per_node, or run several programs in one task")
+    if decision.most_nodes > MOST_SHARED:
+        message = f"max_nodes: {decision.most_nodes:,}, but tasks share {MOST_SHARED} machines of a pool at most"
+        yield Problem(at, message, f"set max_nodes: {MOST_SHARED}, or remove tasks_per_node")
+    machine = vm_sizes.known(decision.vm_size)
+    if machine and count > 4 * machine.cpus:
+        message = (
+            f"tasks_per_node: {count}, but {machine.name} runs {4 * machine.cpus} tasks at most"
+        )
+        yield Problem(at, message, f"set tasks_per_node: {4 * machine.cpus}")
 
 
 def _machines(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:

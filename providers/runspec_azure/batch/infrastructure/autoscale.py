@@ -26,7 +26,7 @@ CLOCK = "$clock"
 
 
 def formula(decision: Decision, woken: int | None = None) -> str:
-    """Return the autoscale formula: one machine for each node of each task that waits or runs.
+    """Return the autoscale formula: one machine for each node of each task that waits or runs, or for some of them.
 
     A machine is released when its task has ended. *woken* is the number of nodes that are about to be submitted,
     which no sample contains yet. Without it, a pool without samples requests the machines of one task.
@@ -34,15 +34,17 @@ def formula(decision: Decision, woken: int | None = None) -> str:
     lines = (
         f"most = {decision.most_nodes}",
         f"seen = {PENDING}.GetSamplePercent({MOST_SAMPLES})",
-        *_pending(decision.nodes, decision.most_nodes, woken),
+        *_pending(decision, woken),
         *_targets(decision),
         "$NodeDeallocationOption = taskcompletion",
     )
     return "".join(f"{line};\n" for line in lines)
 
 
-def _pending(nodes: int, limit: int, woken: int | None) -> Iterator[str]:
-    """Yield the lines that compute `wanted` from samples and *woken*: whole tasks, and *limit* nodes at most."""
+def _pending(decision: Decision, woken: int | None) -> Iterator[str]:
+    """Yield the lines that compute the machines `wanted` from samples and *woken*: for whole tasks, and `most`."""
+    nodes, slots = decision.nodes, decision.slots
+    here = f"{DEDICATED} + {SPOT}" if slots == 1 else f"{slots} * ({DEDICATED} + {SPOT})"
     yield f"last = seen < 70 ? 0 : {_last(nodes)}"
     yield f"sampled = seen < 70 ? {nodes} : max(last, {PENDING}.GetSample({MOST_SAMPLES}))"
     if woken is None:
@@ -50,13 +52,16 @@ def _pending(nodes: int, limit: int, woken: int | None) -> Iterator[str]:
         yield "nodes = sampled"
     else:
         yield f'fresh = time() < time("{CLOCK}")'
-        yield f"nodes = fresh ? max(sampled, last + {woken}, {DEDICATED} + {SPOT}) : sampled"
-    if nodes == 1:
+        yield f"nodes = fresh ? max(sampled, last + {woken}, {here}) : sampled"
+    if nodes == slots == 1:
         yield "wanted = min(most, nodes)"
-    else:
-        # The guide documents no function that rounds, so the formula counts the tasks: a comparison is 0 or 1.
-        tasks = " + ".join(f"(nodes > {begun})" for begun in range(0, limit, nodes))
-        yield f"wanted = min(most, {nodes} * ({tasks}))"
+        return
+    # The guide documents no function that rounds, so the formula counts the tasks of several nodes, or the machines
+    # of several tasks: a comparison is 0 or 1. Tasks of several nodes share no machine.
+    step = max(nodes, slots)
+    limit = decision.most_nodes * slots
+    begun = " + ".join(f"(nodes > {count})" for count in range(0, limit, step))
+    yield f"wanted = min(most, {nodes} * ({begun}))"
 
 
 def _last(nodes: int) -> str:

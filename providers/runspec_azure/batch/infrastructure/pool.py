@@ -60,14 +60,14 @@ def rule(options: BatchOptions) -> str:
 def content(decision: Decision) -> dict[str, Any]:
     """Return the pool without its name and metadata.
 
-    A node has one slot, so that a task has its machine for itself, and as multi-instance tasks require:
+    A node has one slot unless the options say more: a task has its machine for itself, as multi-instance tasks require:
     https://learn.microsoft.com/en-us/azure/batch/batch-mpi#multi-instance-task-requirements
     """
     options = decision.options
     pool: dict[str, Any] = {
         "vmSize": decision.vm_size,
         "virtualMachineConfiguration": _machine(decision),
-        "taskSlotsPerNode": 1,
+        "taskSlotsPerNode": decision.slots,
         "taskSchedulingPolicy": {"nodeFillType": "pack"},
         "enableAutoScale": True,
         "autoScaleFormula": autoscale.formula(decision),

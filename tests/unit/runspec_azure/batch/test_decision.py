@@ -36,6 +36,27 @@ def test_the_kind_of_job_decides_tasks_and_the_nodes_of_its_pool(
 
 
 @pytest.mark.parametrize(
+    ("fields", "most_nodes", "at_once"),
+    [(SWEEP, 4, 9), ({"sweep": {"n": "1..99"}}, 4, 12), ({**SWEEP, "max_parallel": 4}, 2, 6)],
+    ids=["fits", "more than the pool holds", "throttled"],
+)
+def test_machines_that_tasks_share_are_larger_and_fewer(
+    fields: dict[str, Any], most_nodes: int, at_once: int
+) -> None:
+    cluster = {"cpus": 2, "memory": "3GiB", "disk": "10GiB"}
+
+    made = decision(spec(cluster=cluster, **fields), tasks_per_node=3, max_nodes=4)
+
+    asked = made.request
+    assert (asked.cpus, asked.memory_gib, asked.disk_gib) == (6, 9, 30)
+    assert (made.slots, made.most_nodes, made.nodes_at_once) == (3, most_nodes, at_once)
+
+
+def test_a_pool_of_the_profile_decides_how_many_tasks_share_its_machines() -> None:
+    assert decision(spec(**SWEEP), tasks_per_node=3, pool="mine").slots == 1
+
+
+@pytest.mark.parametrize(
     ("profile", "complete"), [({"pool": "mine"}, True), ({}, False)], ids=["own pool", "validate"]
 )
 def test_no_machines_are_chosen_for_a_pool_of_the_profile_or_by_validate(

@@ -66,6 +66,14 @@ def test_no_more_machines_run_than_the_pool_has() -> None:
     assert list(found.limits.values()) == [4]
 
 
+def test_a_task_pays_its_share_of_a_machine_that_tasks_share() -> None:
+    wanted = spec(sweep={"a": "1..9"})
+    found = PROVIDER.offer(wanted, Facts(options(batch_url=EASTUS, tasks_per_node=4)))
+
+    assert found.shares[found.machines[0].machine.name] == 0.25
+    assert PROVIDER.offer(wanted, Facts(options(batch_url=EASTUS))).shares == {}
+
+
 @pytest.mark.parametrize(("name", "usd"), [("standard_nc6s_v3", 3.06), ("Standard_New_v9", None)])
 def test_a_size_of_the_profile_has_its_price_or_none(name: str, usd: float | None) -> None:
     (found,) = offered({}, vm_size=name).machines

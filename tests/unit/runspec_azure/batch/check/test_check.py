@@ -78,6 +78,22 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         {"max_nodes": 1000},
         ("cluster", "nodes"),
     ),
+    "several nodes that share machines": (
+        {"cluster": {"nodes": 2}},
+        {"tasks_per_node": 2},
+        ("provider",),
+    ),
+    "GPUs that tasks share": ({"cluster": {"gpus": 1}}, {"tasks_per_node": 2}, ("provider",)),
+    "more tasks than a machine runs": (
+        {},
+        {"tasks_per_node": 9, "vm_size": "Standard_D2ds_v5"},
+        ("provider",),
+    ),
+    "more shared machines than the formula counts": (
+        {"sweep": {"n": "0..9"}},
+        {"tasks_per_node": 2, "max_nodes": 401},
+        ("provider",),
+    ),
     "a wait for spot that is shorter than a formula": ({}, {"spot_wait": "4m"}, ("provider",)),
     "a wait for spot that is longer than samples are kept": (
         {},
@@ -311,6 +327,10 @@ def test_every_error_names_a_way_out(name: str) -> None:
 GOOD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "one node": ({}, {}),
     "a gang": ({"cluster": {"nodes": 16}}, {}),
+    "tasks that share machines": (
+        {"sweep": {"n": "0..9"}},
+        {"tasks_per_node": 8, "max_nodes": 400},
+    ),
     "as many nodes as talk to each other": (
         {"cluster": {"nodes": 100}},
         {"max_nodes": 100, "pool_allocation": "batch-service"},

@@ -106,6 +106,24 @@ def test_what_there_is_to_do_is_rounded_up_to_whole_tasks(nodes: int) -> None:
         assert evaluated(spec(cluster={"nodes": nodes}), pending, max_nodes=999) == (whole, 0)
 
 
+@pytest.mark.parametrize("slots", [2, 3, 16])
+def test_machines_that_tasks_share_are_rounded_up(slots: int) -> None:
+    sweep = spec(sweep={"n": "0..99"})
+    for pending in (0, 1, slots - 1, slots, slots + 1, 2 * slots, 4 * slots, 4 * slots + 1, 99):
+        machines = min(4, math.ceil(pending / slots))
+
+        assert evaluated(sweep, pending, tasks_per_node=slots, max_nodes=4) == (machines, 0)
+
+
+def test_tasks_that_are_submitted_wake_the_machines_that_they_share() -> None:
+    sweep = spec(sweep={"n": "1..5"})
+    text = woken(sweep, LONG_AFTER, tasks_per_node=2)
+
+    assert evaluated(sweep, 0, text=text) == (3, 0)
+    assert evaluated(sweep, 0, text=text, dedicated=4) == (4, 0)
+    assert evaluated(sweep, 3, text=text) == (4, 0)
+
+
 @pytest.mark.parametrize(
     ("mode", "nodes", "machines"),
     [("batch-service", 2, 100), ("user-subscription", 2, 80), ("batch-service", 3, 99)],
