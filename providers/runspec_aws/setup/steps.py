@@ -319,36 +319,41 @@ def _list_network_steps(names: Names, setup: str) -> Iterator[Step]:
     )
     for number, zone in enumerate(names.survey["zones"]):
         id_, block = f"subnet-{number}", f"10.60.{16 * number}.0/20"
-        subnet = {"SubnetId": {"$ref": f"{id_}.SubnetId"}}
-        yield _make(
-            id_,
-            f"subnet {block} in {zone}",
-            "ec2",
-            "create_subnet",
-            {
-                **vpc,
-                "AvailabilityZone": zone,
-                "CidrBlock": block,
-                **make_tag_specifications(names, setup, "subnet", id_),
-            },
-            Request("ec2", "delete_subnet", subnet),
-        )
-        yield _make(
-            f"addresses-{number}",
-            f"public addresses for machines in {zone}",
-            "ec2",
-            "modify_subnet_attribute",
-            {**subnet, "MapPublicIpOnLaunch": {"Value": True}},
-        )
-        placed = {"AssociationId": {"$ref": f"placed-{number}.AssociationId"}}
-        yield _make(
-            f"placed-{number}",
-            f"routes of the subnet in {zone}",
-            "ec2",
-            "associate_route_table",
-            {**table, **subnet},
-            Request("ec2", "disassociate_route_table", placed),
-        )
+        tags = make_tag_specifications(names, setup, "subnet", id_)
+        params = {**vpc, "AvailabilityZone": zone, "CidrBlock": block, **tags}
+        yield from _list_subnet_steps(number, params, table)
+
+
+def _list_subnet_steps(
+    number: int, params: Mapping[str, Any], table: Mapping[str, Any]
+) -> Iterator[Step]:
+    """Make a subnet by *params*, whose machines get public addresses, with the routes of *table*."""
+    zone = params["AvailabilityZone"]
+    subnet = {"SubnetId": {"$ref": f"subnet-{number}.SubnetId"}}
+    yield _make(
+        f"subnet-{number}",
+        f"subnet {params['CidrBlock']} in {zone}",
+        "ec2",
+        "create_subnet",
+        params,
+        Request("ec2", "delete_subnet", subnet),
+    )
+    yield _make(
+        f"addresses-{number}",
+        f"public addresses for machines in {zone}",
+        "ec2",
+        "modify_subnet_attribute",
+        {**subnet, "MapPublicIpOnLaunch": {"Value": True}},
+    )
+    placed = {"AssociationId": {"$ref": f"placed-{number}.AssociationId"}}
+    yield _make(
+        f"placed-{number}",
+        f"routes of the subnet in {zone}",
+        "ec2",
+        "associate_route_table",
+        {**table, **subnet},
+        Request("ec2", "disassociate_route_table", placed),
+    )
 
 
 UNDO: Mapping[str, Request] = {

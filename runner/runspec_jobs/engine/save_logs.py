@@ -62,18 +62,10 @@ def save(
     """
     count, tasks = clients.count_nodes(record)
     source = log.get_log_client(client)
-    pause_s = max(PAUSE_S, source.poll_s)
+    pause = _make_pause(record.run, wanted.timeout_s, max(PAUSE_S, source.poll_s), sleep)
     status: Status | None = None
-    began, whole = time.monotonic(), is_whole(record)
+    whole = is_whole(record)
     seen = attempt_history.Keeper(record, time.time)
-
-    def pause(least_s: float) -> None:
-        if wanted.timeout_s is not None and time.monotonic() - began > wanted.timeout_s:
-            message = f"the logs of {record.run} are not complete after {wanted.timeout_s:g} s"
-            raise TimedOut(
-                f"{message}; run the same command again to continue", suggest_commands(record.run)
-            )
-        sleep(max(pause_s, least_s))
 
     def is_over() -> bool:
         nonlocal status
@@ -89,15 +81,15 @@ def save(
         for task in range(tasks)
         for rank in range(count)
     ]
-    parts = {
-        part: (written_files.ANY, 0)
-        for at in places
-        for part in copying.choose_unfinished_paths(at)
-    }
     # Checked before anything is written: a refusal in the middle would leave half of the copies.
     _demand_own(record.run, places, force=wanted.force)
     folder = places[0].parent
-    with note_job_goes_on(record), written_files.record_writing(folder, "logs", record.run, parts):
+    parts = (part for at in places for part in copying.choose_unfinished_paths(at))
+    writing = dict.fromkeys(parts, (written_files.ANY, 0))
+    with (
+        note_job_goes_on(record),
+        written_files.record_writing(folder, "logs", record.run, writing),
+    ):
         saved = copying.save(
             lambda: [s for s in source.streams(record.run) if wanted.streams(s)],
             lambda s: copying.choose_path(s.task, s.rank, wanted.target, count, tasks),
@@ -113,6 +105,23 @@ def save(
         with record.open_journal(reporter.wait) as journal:
             note_followed(record.run, journal, status, whole)
     return SavedLogs(files, status)
+
+
+def _make_pause(
+    run: str, timeout_s: float | None, pause_s: float, sleep: Callable[[float], None]
+) -> Callable[[float], None]:
+    """Return a function that sleeps at least *pause_s*. It raises TimedOut once *timeout_s* have passed since now."""
+    began = time.monotonic()
+
+    def pause(least_s: float) -> None:
+        if timeout_s is not None and time.monotonic() - began > timeout_s:
+            message = f"the logs of {run} are not complete after {timeout_s:g} s"
+            raise TimedOut(
+                f"{message}; run the same command again to continue", suggest_commands(run)
+            )
+        sleep(max(pause_s, least_s))
+
+    return pause
 
 
 def _demand_own(run: str, places: Iterable[Path], *, force: bool) -> None:

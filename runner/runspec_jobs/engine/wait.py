@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from runspec_jobs.engine import (
     apply as engine,
@@ -52,6 +53,7 @@ def wait(
     """
     spec = record.spec if stops else clients.read_spec(record)
     metric = None if spec is None else spec.metric
+    keeps = wanted is follow.accept_every
     keeper = attempt_history.Keeper(record, time.time)
     if not (whole := is_whole(record)):
         reporter.note(f"{record.run}: {status_of.explain_unfinished(record.read_memory())}")
@@ -64,25 +66,12 @@ def wait(
             note_job_goes_on(record),
             select.Selector(selection, show, unfinished) as selector,
         ):
-
-            def line(line: follow.Line) -> None:
-                selector.take_line(line)
-                watch.read_line(line)
-
-            def seen(status: Status) -> None:
-                watcher.status(status)
-                keeper(status)
-                watch.note_states(status)
-                if stopper is not None:
-                    stopper.note_states(status)
-                if wanted is follow.accept_every:
-                    watch.keep_now_and_then(record)
-
+            observer = _Observer(record, watcher, keeper, watch, selector, stopper, keeps=keeps)
             status = follow.follow(
                 client,
                 record.run,
                 # Without a choice and a metric, lines need no second look.
-                show if selection.is_all and metric is None else line,
+                show if selection.is_all and metric is None else observer.take_line,
                 wanted,
                 unfinished=selector.take_unfinished if unfinished else None,
                 timed=selection.needs_times,
@@ -92,7 +81,7 @@ def wait(
                 timeout_s=timeout_s,
                 answered=answered,
                 reconcile=clients.make_reconciler(client, record.run),
-                seen=seen,
+                seen=observer.take_status,
                 sleep=early_stop.watch_sleep(sleep, stopper),
             )
     except TimedOut as exc:
@@ -101,12 +90,38 @@ def wait(
         # The journal is read under the lock: `cancel` or `destroy` may have ended the run while it was followed.
         if status.state is State.GONE and journal.memory.want != "run":
             status = read_ended_status(journal.memory)
-        if wanted is follow.accept_every:
+        if keeps:
             watch.keep(journal)
         note_followed(record.run, journal, status, whole)
         if publishes and record.spec.outputs:
             publish.publish_ended(journal, record.run, client, status, reporter.wait)
     return status
+
+
+@dataclass(frozen=True)
+class _Observer:
+    """Passes the lines and states of a run on; with *keeps*, writes the metric into the record now and then."""
+
+    record: Record
+    watcher: Watcher
+    keeper: attempt_history.Keeper
+    watch: metric_watch.MetricWatch
+    selector: select.Selector
+    stopper: early_stop.Stopper | None
+    keeps: bool
+
+    def take_line(self, line: follow.Line) -> None:
+        self.selector.take_line(line)
+        self.watch.read_line(line)
+
+    def take_status(self, status: Status) -> None:
+        self.watcher.status(status)
+        self.keeper(status)
+        self.watch.note_states(status)
+        if self.stopper is not None:
+            self.stopper.note_states(status)
+        if self.keeps:
+            self.watch.keep_now_and_then(self.record)
 
 
 def is_whole(record: Record) -> bool:

@@ -116,9 +116,8 @@ def gather(
 ) -> PlanInputs:
     """Return the job in *text*, whose relative paths start from *base*, with all its facts.
 
-    *find_run* returns the runs whose outputs the job mounts.
-
-    Raises InvalidSpec with every problem found, and Unavailable if the provider is not installed.
+    *find_run* returns the runs whose outputs the job mounts. Raises InvalidSpec with every problem, and Unavailable
+    if the provider is not installed.
     """
     env_file = _find_env_file(text, base)
     text = _fill_env(text, base)
@@ -129,44 +128,38 @@ def gather(
     options, wrong_options = read_settings(text, in_use, spec, provider)
     # All problems of the files are collected first, so that the user sees them in one round.
     lines, problems = _read_requirements(spec, base)
-    problems += shell_syntax.find_problems(spec)
-    problems += source.find_written_notes(spec, base, provider)
-    problems += foreign_settings.find_lost_of_profile(spec, in_use.get_settings)
+    problems += _find_notes(spec, base, provider, in_use)
     bundles, wrong = _open_bundles(spec, base, watch, env_file)
     # The survey logs in at the service, which takes seconds; a mistake in the spec is reported without it.
     early = [] if options is None else _check_early(provider, spec, options, in_use)
     if options is None or early:
         text.add_problems([*problems, *wrong, *early])
         raise InvalidSpec(*wrong_options)
-    facts = Facts(
-        options,
-        {name: bundle.source for name, bundle in bundles.items()},
-        lines,
-        provider.survey(spec, options) if isinstance(provider, SupportsDiscovery) else {},
-    )
+    sources = {name: bundle.source for name, bundle in bundles.items()}
+    survey = provider.survey(spec, options) if isinstance(provider, SupportsDiscovery) else {}
+    facts = Facts(options, sources, lines, survey)
     spec, in_choice = source.choose_gpu_type(provider, spec, facts)
     problems += in_choice
     mounted = run_mounts.resolve(spec, provider, facts, find_run)
-    wrong += mounted.problems
     if mounted.problems:
-        text.add_problems([*problems, *wrong])
+        text.add_problems([*problems, *wrong, *mounted.problems])
         raise InvalidSpec(text)
     facts = _add_outputs(facts, mounted)
     text.add_problems([*problems, *wrong, *_check(provider, spec, facts, in_use)])
     if text.failed:
         raise InvalidSpec(text)
-    return PlanInputs(
-        text,
-        base,
-        spec,
-        provider,
-        facts,
-        bundles,
-        in_use.path and in_use.path.absolute(),
-        in_use.profile.prices,
-        _confirm_above(in_use),
-        mounted.inputs,
-    )
+    path, limit_usd = in_use.path and in_use.path.absolute(), _confirm_above(in_use)
+    prices, runs = in_use.profile.prices, mounted.inputs
+    return PlanInputs(text, base, spec, provider, facts, bundles, path, prices, limit_usd, runs)
+
+
+def _find_notes(
+    spec: Spec, base: Path, provider: Provider, in_use: ProfileInUse
+) -> Iterator[Problem]:
+    """Yield what is wrong or doubtful in the commands of *spec*, and which settings of other providers get lost."""
+    yield from shell_syntax.find_problems(spec)
+    yield from source.find_written_notes(spec, base, provider)
+    yield from foreign_settings.find_lost_of_profile(spec, in_use.get_settings)
 
 
 def _add_outputs(facts: Facts, mounted: RunMounts) -> Facts:
