@@ -1,4 +1,4 @@
-"""`python -m bench.adopt WORD...`: run a command and wait for all that it leaves behind, whose CPU counts, too."""
+"""`python -m bench.adopt WORD...`: run a command and wait for all its descendants, whose CPU time counts too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of AWS Batch, in a region rehearsed on this machine."""
+"""Measure AWS Batch, with emulators of its services on this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHILDREN = 10_000
 
 
 def plan(bench: Bench) -> Iterator[Row]:
-    """Say which job would be submitted, and submit nothing."""
+    """Measure the plan of a job, which submits nothing."""
     spec = _spec(bench, "hi", command=["echo", "hi"])
     echo = ("--workspace", "", "-s", "aws_batch", "-cfg", "queue=q", "utils.echo", "--msg", "hi")
     torchx = peer("torchx").command("torchx")
@@ -68,7 +68,7 @@ def logs(bench: Bench) -> Iterator[Row]:
 
 
 def calls(bench: Bench) -> Iterator[Row]:
-    """Count what is asked of the service: nothing is timed."""
+    """Count the requests to the service; nothing is timed."""
     with _rehearsed(bench, capacity="none") as region:
         _run(bench, region, "apply", "--detach", _sweep(bench, "before"))
         spec = _sweep(bench, "sweep")
@@ -128,7 +128,7 @@ def _rehearsed(bench: Bench, **settings: Any) -> Iterator[Region]:
 
 
 def _loaded(region: Region) -> str:
-    """Put the lines into the log of the one job there is, and give its stream."""
+    """Put the lines into the log of the only job, and return the name of its stream."""
     (group,) = region.server.world.logs.groups()
     (stream,) = group.streams
     now = int(time.time() * 1000)

@@ -1,4 +1,4 @@
-"""The figures of Azure Batch and Batch AI, in accounts rehearsed on this machine."""
+"""Measure Azure Batch and Batch AI, with emulators of their services on this machine."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def plan(bench: Bench) -> Iterator[Row]:
 def calls(bench: Bench) -> Iterator[Row]:
     """Count what is asked of Azure Batch and of Blob storage: nothing is timed.
 
-    To submit is to make the job, its tasks and its end. The pool is looked for first, and made, or woken.
+    A submission finds, makes or wakes the pool, makes the job, adds its tasks, and says that it ends after them.
     """
     none = {"dedicated_quota": 0, "low_priority_quota": 0}  # nothing runs
     with _batch(bench, **none) as account:

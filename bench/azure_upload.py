@@ -21,7 +21,7 @@ from runspec_emulators.azure_services.blob import Blobs
 
 ACCOUNT, CONTAINER, SMALL, LEAST_ROUNDS = "bench", "bench", 5_000, 5
 KEY = "YmVuY2g="
-# All of it but what `apply` does beside: reading the spec, the journal, our part of the job, the calls of the service.
+# The upload alone: without what else `apply` does, such as reading the spec, writing the journal and submitting.
 STAGE = f"""
 import os, sys
 from pathlib import Path
@@ -143,7 +143,7 @@ def _commands(bench: Bench, folder: Path) -> Mapping[str, Command]:
         "rclone": (peer("rclone").command("rclone"), *copy, "--azureblob-no-check-container"),
         "obstore put": (python, "-c", OBSTORE, str(folder)),
     }
-    if "large" in folder.name:  # it is blocks of one blob that are sent at once
+    if "large" in folder.name:  # the SDK sends several blocks of one blob at the same time
         found["SDK, 8 at once"] = (python, "-c", SDK, str(folder), "8")
     return {name: Command(argv, cwd=bench.room) for name, argv in found.items()}
 

@@ -9,7 +9,7 @@ from bench.simulated import Meeting
 from runspec_agent.base import limits
 from runspec_agent.elastic.policy import Timing
 
-LATENCY_S = 0.05  # of each request, there and back
+LATENCY_S = 0.05  # the time of each request, until its answer is here
 SIZES = (16, 64, 256)
 SEEDS = 5
 
@@ -30,7 +30,7 @@ def meeting(_: Bench) -> Iterator[Row]:
 
 
 def _met(nodes: int, seed: int) -> tuple[float, int]:
-    """Return the seconds until all may run, and the requests until then."""
+    """Return the seconds until all nodes may run their programs, and the number of requests until then."""
     met = Meeting(
         nodes, Timing.of(limits.ELASTIC_BEAT_S, limits.SIMULATED_GRACE_S), LATENCY_S, seed
     )

@@ -17,7 +17,7 @@ from bench.rows import Bench, Row
 STEPS = 12  # between two changes
 ROUNDS = 5
 BARE = "torchrun, store outside"
-# What follows the last step, and the note in noted.py that ends it.
+# The parts of a gap after the last step before it, each with the note of noted.py that ends it.
 PARTS = {
     "until new workers start": "born",
     "they import": "imported",
@@ -29,12 +29,12 @@ KINDS: Mapping[str, Callable[[Path, Path, Path], Kind]] = {"ours": Ours, "bare":
 
 
 class Cost(NamedTuple):
-    """What a change has cost."""
+    """What a change of the nodes has cost."""
 
-    since_event_s: float  # to the first step that all have done
-    gap_s: float  # from the last step before: so long the training has stood still
+    since_event_s: float  # from the event to the first step that all nodes have done
+    gap_s: float  # from the last step before the event to that step: the training has stood still
     lost: int  # steps that were done twice
-    parts: Mapping[str, float]  # of the seconds in which it stood still
+    parts: Mapping[str, float]  # the seconds of the gap by part, see PARTS
 
 
 Costs = Mapping[str, Cost]
@@ -72,7 +72,7 @@ def _row(what: str, mine: list[float], theirs: list[float], at_most: float | Non
 
 
 def _round(job: Job) -> Costs:
-    """Start two, add one, and go through EVENTS."""
+    """Start two nodes, add one, and go through EVENTS."""
     try:
         since = time.time()
         job.start(0)
@@ -88,7 +88,7 @@ def _round(job: Job) -> Costs:
 
 
 def _cost(job: Job, do: Callable[[Job], None], world: int) -> Cost:
-    """Do it, and wait until so many go on."""
+    """Cause a change, wait until *world* nodes go on, and return what the change has cost."""
     since = time.time()
     do(job)
     job.meet(world, since, STEPS)
@@ -100,7 +100,7 @@ def _cost(job: Job, do: Callable[[Job], None], world: int) -> Cost:
 
 
 def _parts(job: Job, since: float, last: float) -> Mapping[str, float]:
-    """Split the time after the *last* step by when the slowest of the new processes was so far."""
+    """Split the time after the *last* step into PARTS, each until the slowest of the new processes had done it."""
     found, parts = job.parts(since), {}
     for part, until in PARTS.items():
         at = max(process[until] for process in found)
@@ -112,7 +112,8 @@ def _start(seat: int) -> Callable[[Job], None]:
     return lambda job: job.start(seat)
 
 
-# What is done one after the other, and how many run then. The first node leads ours, and has rank 0 in both.
+# The events in their order, each with the number of nodes after it. The first node is the leader of runspec's job, and
+# has rank 0 in both jobs.
 DO: Mapping[str, tuple[Callable[[Job], None], int]] = {
     "added": (lambda job: job.start(2), 3),
     "killed": (lambda job: job.kill(1), 2),
@@ -120,7 +121,7 @@ DO: Mapping[str, tuple[Callable[[Job], None], int]] = {
     "told to end": (lambda job: job.tell(3), 2),
     "killed, the first": (lambda job: job.kill(0), 1),
 }
-# How many steps each may lose.
+# How many steps each event may lose.
 EVENTS: Mapping[str, int] = {
     "added": 0,
     "killed": SAVE_EVERY,

@@ -19,8 +19,8 @@ from runspec_agent.elastic.policy import Timing
 from runspec_jobs.provider.payload import pack_agent
 
 LEAST, MOST, BATCH = 1, 4, 60
-SAVE_EVERY = 20  # steps
-SECONDS = 0.002  # of each sample: a step of one node takes 0.12 s
+SAVE_EVERY = 20  # steps between two saves
+SECONDS = 0.002  # the time of each sample, so that a step of one node takes 0.12 s
 TRAINING = ROOT / "specs" / "elastic"
 SCRIPTS = ROOT / "bench" / "torch"
 RUN = "r-1"
@@ -28,7 +28,7 @@ WAIT_S = 300.0
 
 
 class Note(NamedTuple):
-    """A process has done a step, as one of so many."""
+    """A process has done a step, and how many processes there were."""
 
     at: float
     step: int
@@ -41,7 +41,7 @@ class Kind(Protocol):
     def node(self, seat: int) -> tuple[list[str], Mapping[str, str]]: ...
 
     def is_settled(self, nodes: int) -> bool:
-        """Return whether so many nodes have done what they do once, after their first steps."""
+        """Return whether so many nodes have ended the work that they do once, after their first steps."""
         ...
 
     def close(self) -> None: ...

@@ -59,7 +59,7 @@ def validate_many(bench: Bench) -> Iterator[Row]:
 
 
 def plan(bench: Bench) -> Iterator[Row]:
-    """Say what would be done, and do nothing."""
+    """Measure a plan, which changes nothing."""
     spec = str(shutil.copy(ROOT / "bench" / "job.yaml", bench.room))
     dry = ("run", "--dryrun", *_local_cwd("hi"))
     ours, theirs = bench.in_turns(bench.ours("plan", spec), _torchx(bench, *dry))

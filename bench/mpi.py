@@ -19,15 +19,18 @@ from bench.rows import Bench, Row
 
 SPEC = ROOT / "specs" / "mnist-chainer.yaml"
 RANKS, EPOCHS, ROUNDS = 2, 250, 5
-PICTURES = {"train": 1500, "test": 300}  # as many as scikit-learn's digits
+PICTURES = {
+    "train": 1500,
+    "test": 300,
+}  # about as many as the data set `digits` of scikit-learn has
 SHORT = ("--epoch", "1", "--unit", "10")
 BARE, BY_TCP = "mpirun", "mpirun by TCP"
-TCP = "--mca pml ob1 --mca btl tcp,self".split()  # as ranks of two nodes talk
+TCP = "--mca pml ob1 --mca btl tcp,self".split()  # as ranks on two nodes talk to each other
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 
 def mpi(bench: Bench) -> Iterator[Row]:
-    """Train for minutes, and for a moment; two nodes of one process, and one node of two."""
+    """Measure a training of minutes and one of a moment, each on two nodes of one process and on one node of two."""
     data = _data(bench.room / "pictures")
     # The requirements of a job lie in the checkout of its spec.
     shutil.copytree(SPEC.parent / "mnist", bench.room / "mnist")
@@ -98,7 +101,7 @@ def spec_file(room: Path, data: Path, kind: str, words: Sequence[str]) -> Path:
 def _bare(
     bench: Bench, data: Path, mpirun: Path, words: Sequence[str], how: Sequence[str] = ()
 ) -> Command:
-    """What somebody types who has the environment: it is root's on two processors, so it has to be told so."""
+    """The mpirun that a user types in the same environment, with the options for root and for two processors."""
     line = [str(mpirun), "--allow-run-as-root", "--oversubscribe", *how, "-n", str(RANKS)]
     line += [str(mpirun.with_name("python")), str(SPEC.parent / "mnist" / "train_mnist.py")]
     line += ["--out", str(bench.room / "bare"), "--data", str(data), *words]

@@ -1,4 +1,4 @@
-"""What a figure is given, and what it gives: rows of the table, with the limits that must hold."""
+"""The arguments and the results of figures: rows of the table, with the limits that must hold."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Meeting:
         self._work(course.step(), None, then)
 
     def _look(self, number: int) -> None:
-        """Look what the node may do, as its agent."""
+        """Find out what the node may do, as its agent does."""
         view = self.nodes[number].view()
         if view.rank is not None:
             self._waiting.discard(number)
@@ -82,7 +82,7 @@ class Meeting:
         self._after(self.latency_s / 2, arrive)
 
     def _answer(self, ask: Ask) -> Any:
-        """Do as a store does; an ETag is the content itself."""
+        """Return what a store answers; an ETag is the content itself."""
         if ask.verb == "list":
             found = [key for key in self._records if key.startswith(ask.key)]
             return [(key[len(ask.key) :], self._records[key].decode()) for key in found]

@@ -1,7 +1,7 @@
 """A Blob service that reads and throws away, as fast as this machine can: `python -m bench.sink`.
 
-What a blob is remembered by is its size, and the hash that was sent with it: rclone asks for both
-when it has sent. Everything else is answered as if it had been done.
+Of each blob it keeps only the size, and the hash that was sent with it, because rclone asks for both after an upload.
+All other requests are answered as if they had been carried out.
 https://learn.microsoft.com/en-us/rest/api/storageservices/blob-service-rest-api
 """
 
@@ -32,7 +32,7 @@ ALWAYS = {
 
 @dataclass
 class Blob:
-    """One that was sent, in one piece or in blocks."""
+    """A blob that was sent, as a whole or in blocks."""
 
     size: int = 0
     md5: str = ""
@@ -126,7 +126,7 @@ def _parsed(head: str) -> tuple[str, str, Mapping[str, str]]:
 
 
 def _gone(link: socket.socket, left: int, scratch: bytearray) -> bool:
-    """Throw away *left* bytes; False where they do not come. The kernel copies none of them.
+    """Discard *left* bytes of the connection, without a copy; return False if it ends before.
 
     tcp(7), MSG_TRUNC
     """

@@ -21,14 +21,14 @@ from runspec_emulators.slurm import Cluster, Shape
 
 LINE = "a line of the job"
 TASKS, SOME_TASKS, QUICK_TASKS, QUICK_ROUNDS = 1_000, 200, 40, 5
-LASTING_S = 5  # what a task takes that an array is used for, at least
+LASTING_S = 5  # how long a task lasts at least, for which people use an array
 BEAT_S = 1.0  # slurmctld looks for what may start once a second
 FOLLOWED_S, STARTED_S, UP_S = 60.0, 3.0, 60.0
-# Slurm as it is when nothing is said; the cluster's own settings start jobs sooner.
+# Slurm's own default; the emulated cluster is set to start jobs sooner.
 DEFAULTS = {"SchedulerParameters": "default_queue_depth=100"}
-# Our `environment:`, and the same word of sbatch's. None: neither says anything.
+# The option of sbatch that does what each value of our `environment` does.
 EXPORTS = {"clean": "--export-file=/dev/null", "login": "--export=NONE"}
-# the word for the environment, the program ...: to the end of a job, as a shell script waits for it
+# Arguments: the option for the environment, and the program. Submits it and waits for its end, as users' scripts do.
 BARE = """\
 #!/bin/sh
 export=$1; shift
@@ -40,7 +40,7 @@ done
 cat bare-"$id"-*.txt
 rm -f bare-"$id"-*.txt
 """
-# Its own print goes through its log; what `result` waits for is its result's file, as its documentation says.
+# submitit prints into its own log; `result` waits for the file with the result: see submitit's documentation.
 SUBMITIT = """
 import sys, submitit
 executor = submitit.SlurmExecutor(folder=sys.argv[1])
@@ -51,7 +51,7 @@ for job in jobs:
     job.result()
 print(jobs[-1].stdout())
 """
-# What daemons tell the controller, and what sdiag itself asks.
+# Messages that no client sends: those of the daemons, and the request of sdiag itself.
 NOT_ASKED = re.compile(
     r"REQUEST_STATS_INFO|MESSAGE_\w+|REQUEST_COMPLETE_\w+|REQUEST_STEP_\w+|RESPONSE_\w+|REQUEST_PING"
 )
@@ -61,12 +61,12 @@ CALL = re.compile(r"^\s*([A-Z][A-Z_0-9]+)\s+\(\s*\d+\) count:(\d+)", re.MULTILIN
 def plan(bench: Bench) -> Iterator[Row]:
     """Say what would be done of one spec, beside the same spec on this machine.
 
-    Facts of a cluster come from its own commands, whose CPU counts; without any there is nothing to ask.
+    The facts of a cluster would come from Slurm's commands, whose CPU time would count, so there are none here.
     """
     settings = {
         "workspace": "/nowhere",
         "python": sys.executable,
-    }  # and no script that looks for one
+    }  # so that no script looks for a Python
     local, there = _job(bench, "local", {}), _job(bench, "slurm", settings)
     with _slurm(bench) as cluster:
         nothing = {"SLURM_CONF": str(bench.room / "none"), "PATH": str(_without_slurm(bench))}
@@ -82,7 +82,7 @@ def plan(bench: Bench) -> Iterator[Row]:
 def apply(bench: Bench) -> Iterator[Row]:
     """Run a job of one Python program that prints a line, from start to exit, in a clean environment.
 
-    On the cluster as it is rehearsed on, and on one with Slurm's own pauses before a job starts.
+    Once on the cluster of rehearsals, and once on one with Slurm's own pauses before a job starts.
     """
     for named, more in (("", {}), (", Slurm's defaults", DEFAULTS)):
         with _slurm(bench, more=more) as cluster:
@@ -121,7 +121,7 @@ def array(bench: Bench) -> Iterator[Row]:
 
 
 def lasting(bench: Bench) -> Iterator[Row]:
-    """The same of tasks that take some seconds, and no processor: as many at once as the cluster has processors."""
+    """The same with tasks that sleep for some seconds; as many run at once as the cluster has processors."""
     program = f"import time; time.sleep({LASTING_S}); print('{LINE}')"
     yield from _swept(bench, QUICK_TASKS, program, f" of {LASTING_S} s")
 
@@ -286,7 +286,7 @@ def _bare(bench: Bench, environment: str | None, program: str, *words: str) -> C
 
 
 def _submitit(bench: Bench, program: str, count: int = 1) -> Command:
-    """Its job is done when the file of its result is there: nothing of its time is for sacct, which fails here."""
+    """Time submitit until the file with the result exists, which takes no call of sacct: that fails here."""
     script = bench.room / "slurm-line.py"
     script.write_text(SUBMITIT)
     python = peer("submitit").command("python")

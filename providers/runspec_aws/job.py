@@ -92,7 +92,7 @@ def retry_strategy(decision: Decision, options: AwsOptions) -> dict[str, Any]:
 
 
 def _rules(decision: Decision, options: AwsOptions) -> Iterator[dict[str, str]]:
-    """Yield the rules for attempts of which the agent has decided, and for those that it does not see end.
+    """Yield the rules for attempts after which the agent has decided, and for those whose end it does not see.
 
     AWS Batch takes five: https://docs.aws.amazon.com/batch/latest/APIReference/API_RetryStrategy.html
     """

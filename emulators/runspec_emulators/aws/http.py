@@ -72,7 +72,7 @@ class Handler(Serving):
             raise ServiceError(name, wrong)
 
     def done(self, request: Request) -> Reply:
-        """Have the service do what is asked."""
+        """Carry out the request, and return the reply."""
         share = self.server.world.settings.throttle_logs
         if request.operation == "GetLogEvents" and self.server.faults.throttled(share):
             raise ServiceError("ThrottlingException", "Rate exceeded")

@@ -79,7 +79,7 @@ class Stream:
         )
 
     def put(self, batch: Sequence[Event]) -> None:
-        """Show a batch. One that comes late goes between those that are there already."""
+        """Show a batch. A late event is put between those that were there before it."""
         low, high = (self.after(Position(e.timestamp, e.number)) for e in (batch[0], batch[-1]))
         among = [self.event(i) for i in range(low, high)]
         events = sorted([*among, *batch]) if among else batch

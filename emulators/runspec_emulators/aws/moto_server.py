@@ -109,7 +109,7 @@ class Signed:
         """https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html"""
         said = f"<Error><Code>SignatureDoesNotMatch</Code><Message>{escape(why)}</Message></Error>"
         content = said.encode()
-        # What was not read of the body would be taken for another request.
+        # The rest of the body is not read, and would be taken for another request on this connection.
         headers = {"Content-Type": "application/xml", "Content-Length": str(len(content))}
         start("403 Forbidden", [*headers.items(), ("Connection", "close")])
         return [content]
@@ -131,9 +131,8 @@ def create_app(service: Any) -> Any:
 
 def main(port: int) -> None:
     """Serve at a port of the loopback interface, as `moto.server.main` does."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # a terminal's: who started the server still needs it
+    # Ctrl-C at a terminal reaches this process too, but its parent still needs the server.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["MOTO_PORT"] = str(port)
     app = DomainDispatcherApplication(create_app)
     app.debug = True  # type: ignore[attr-defined]  # as moto's own has it

@@ -43,14 +43,14 @@ class Objects:
             try:
                 if self._up(last=not left):
                     return
-            except BaseException:  # Ctrl-C too: no server is left, and it is raised again
+            except BaseException:  # also Ctrl-C, which must leave no server behind
                 self.close()
                 raise
             self.close()
 
     def _start(self) -> subprocess.Popen[bytes]:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "MOTO_"))}
-        # Buckets are asked for by path.
+        # Requests name the bucket in the path, not in the host name.
         env |= {"S3_IGNORE_SUBDOMAIN_BUCKETNAME": "true", **self.more, SECRET: privacy.KEY}
         line = [sys.executable, "-m", SERVER, str(self.port)]
         with (self.folder / "moto.log").open("wb") as log:

@@ -21,7 +21,7 @@ def put_settings(server: Listener, given: Any) -> Any:
 def preempt(server: Listener, given: Any) -> Any:
     """Take away the machine of `nodeId`, or one that `taskId` of `jobId` is on (`index`: which).
 
-    With `notice_s` it says so that long before (`kind`: Preempt or Terminate), and goes then.
+    With `notice_s`, its metadata announces that so many seconds before (`kind`: Preempt or Terminate).
     """
     world = server.world
     with world.lock:
@@ -42,7 +42,7 @@ def _taken(server: Listener, node: Node) -> None:
 
 
 def withdraw(server: Listener, given: Any) -> Any:
-    """Have a machine that has said that it goes stay."""
+    """Take back the notice of a machine, which then stays."""
     with server.world.lock:
         metadata.withdraw(_named(server, given))
     return {}

@@ -110,7 +110,7 @@ class Authenticator:
         self._given: dict[str, float] = {}
 
     def check(self, method: str, target: str, headers: Mapping[str, str]) -> None:
-        """Raise ServiceError for who may not come in."""
+        """Raise ServiceError unless the request has a valid signature or token."""
         scheme, _, rest = headers.get("authorization", "").partition(" ")
         if not scheme:
             error = refused("The Authorization header is missing.")
@@ -203,6 +203,6 @@ class Authenticator:
 
 
 class Listener(calls.Listener[World]):
-    """The socket of the service, and what checks who asks."""
+    """The socket of the service, with the check of who may send requests."""
 
     authenticator: Authenticator

@@ -72,7 +72,7 @@ class Handler(Serving):
         self.serve("arm", request.name, request.body, partial(self.managed, request))
 
     def manages_all(self) -> bool:
-        """Return whether the request is for a resource that an empty subscription has to be given."""
+        """Return whether the request is for a resource that an empty subscription lacks, such as the account."""
         path = urlsplit(self.path).path
         is_pool = re.search("/batchaccounts/[^/]+/pools/", path, re.IGNORECASE) is not None
         return self.server.world.settings.empty and not is_pool
@@ -97,13 +97,13 @@ class Handler(Serving):
         self.call(service, name, kept, done)
 
     def done(self, request: Request) -> Reply:
-        """Have the service do what is asked."""
+        """Carry out a request to the service, and return the reply."""
         answer = service.answer(self.server.world, request)
         response_check.check(request, answer)
         return replied(answer)
 
     def managed(self, request: management.Request) -> Reply:
-        """Have the Resource Manager do what is asked."""
+        """Carry out a request to the Resource Manager, and return the reply."""
         world = self.server.world
         with world.lock:
             answer = management.answer(world, request)

@@ -140,7 +140,7 @@ class Node(Resource):
         return self.root / name
 
     def settle(self) -> None:
-        """Be running while a task is here, and idle otherwise."""
+        """Set the state: running while the node has a task, otherwise idle."""
         if self.state in READY:
             self.move("running" if self.attempts else "idle")
 
@@ -215,7 +215,7 @@ class Attempt:
         return self.verdict is not None
 
     def cut(self, why: str) -> None:
-        """End it before its end."""
+        """End the attempt early, for the reason *why*."""
         if self.verdict is None:
             self.verdict = why
         for command in list(self.commands):

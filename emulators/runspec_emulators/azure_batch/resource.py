@@ -76,7 +76,7 @@ class Resource:
         return shown
 
     def remember(self, shown: dict[str, Any]) -> None:
-        """Keep how it looks from now on, for lists that lag."""
+        """Keep what is shown of it from now on, for lists that lag."""
         self.past.append((time.monotonic(), shown))
 
     def seen(self, lag_s: float, show: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:

@@ -43,7 +43,7 @@ class Settings(EmulatorSettings):
     boot_s: float = 0.02  # creating -> starting -> start task
     resize_s: float = 0.02  # the least that a resize takes
     delete_s: float = 0.05  # deleting -> gone, of pools and jobs
-    active_s: float = 0.0  # a task stays active so long although a node is free
+    active_s: float = 0.0  # how long a task stays active although a node is free
     preparing_s: float = 0.0
     wake_s: float = 0.05  # a preempted node comes back, when it may
     autoscale_s: float = 0.5  # every 5 minutes at the service, and no less

@@ -21,7 +21,7 @@ from pathlib import Path
 from runspec_emulators.frame import listening
 from runspec_emulators.frame.listening import HOST, Certificate, Closing
 
-VERSION = "3.37.0"  # the one tools/setup --test installs
+VERSION = "3.37.0"  # the version that `tools/setup --test` installs
 INSTALL = (
     f"npm install --global azurite@{VERSION} (npm comes with node), or tools/setup --test in a checkout; "
     "if it is installed elsewhere, set RUNSPEC_AZURITE to its path"
@@ -29,11 +29,11 @@ INSTALL = (
 UP_S = 60.0
 STARTS = 5  # its port was free when it was looked for, and may not be any more
 SAS_VERSION = "2021-12-02"
-# Signatures say that they are for https alone. On loopback this one takes them by http too, as behind a TLS front.
-# Where a block is copied, it asks itself for the source: here with the token that the request has for that, which the
-# service takes, and by TLS whoever vouches for its certificate, which it trusts if it has signed that itself alone.
+# Changes of Azurite. On loopback, a signature for https alone is accepted over http, as if behind a TLS proxy.
+# When a block is copied, Azurite requests the source from itself. Here that request has the token of the source, which
+# the service accepts as well, and trusts any certificate, because Azurite's own is not among those that node trusts.
 # https://learn.microsoft.com/en-us/rest/api/storageservices/put-block-from-url#request-headers
-# With -e there is no script in argv. The pipe on stdin ends when whoever started this has ended.
+# `node -e` leaves no script in argv. The pipe on stdin ends with the process that started Azurite, and ends Azurite.
 SCRIPT = """
 process.stdin.on("end", () => process.exit(0)).resume();
 process.argv.splice(1, 0, "azurite-blob");
@@ -88,7 +88,7 @@ class Blobs(Closing):
     """One account with a key of its own, in memory; its log is in *folder*. It ends with this process.
 
     With *told*, each request is a line of the log. With a *certificate* it talks https, and takes tokens and user
-    delegation keys beside its key. Of tokens it reads what they say, and no signature ("basic"):
+    delegation keys beside its key. It reads the claims of tokens, but does not verify their signature ("basic"):
     https://github.com/Azure/Azurite#oauth-configuration
     """
 
@@ -122,7 +122,7 @@ class Blobs(Closing):
         if node is None or path is None:
             what = "node" if node is None else f"azurite {VERSION}"
             raise RuntimeError(f"{what} is not installed")
-        # The SDKs are ahead of the versions Azurite knows: it would refuse each of their requests.
+        # The SDKs use newer versions of the API than Azurite knows, and it would refuse each of their requests.
         argv = "--inMemoryPersistence --skipApiVersionCheck --disableTelemetry".split()
         argv += [] if self._told else ["--silent"]
         argv += ["--blobHost", HOST, "--blobPort", str(self.port)]
@@ -181,7 +181,7 @@ class Blobs(Closing):
             "sv": SAS_VERSION,
             "sr": "c",
         }
-        # Then snapshot time, encryption scope, and five headers of answers.
+        # The string to sign ends with seven empty lines: snapshot time, encryption scope, and five headers of answers.
         text = "\n".join([*query.values(), *[""] * 7])
         query["of"] = ""
         return self._signed(query, text)
@@ -207,7 +207,7 @@ class Blobs(Closing):
             return answer.status
 
     def close(self) -> None:
-        self.process.kill()  # there is nothing to save, and SIGTERM waits for clients that stay
+        self.process.kill()  # nothing has to be saved, and after SIGTERM Azurite waits for open connections
         self.process.wait()
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):

@@ -82,7 +82,7 @@ def _error(code: str, number: int) -> dict[str, Any]:
     return {"error": code, "error_description": f"AADSTS{number}: {code}", "error_codes": [number]}
 
 
-# For whom tokens are, in each cloud of Azure: each service takes those that are for itself.
+# The audiences of tokens in each cloud of Azure. A service accepts only tokens for itself.
 #
 # https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure
 # https://learn.microsoft.com/azure/china/resources-developer-guide

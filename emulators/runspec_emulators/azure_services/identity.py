@@ -73,7 +73,7 @@ def _written(part: Mapping[str, Any]) -> str:
 
 
 class Asked(NamedTuple):
-    """A token that was given: for what, and to which identity of a machine, if to one."""
+    """A token that was issued: for which resource, and for which identity of a machine, if for one."""
 
     resource: str
     identity: str
@@ -141,7 +141,7 @@ class Identity(Endpoint):
     def _machine(
         self, given: Mapping[str, str], headers: Mapping[str, str], there: Collection[str]
     ) -> tuple[int, Any]:
-        """ "Metadata: true [...] a mitigation against server side request forgery"; and which of many.
+        """ "Metadata: true [...] a mitigation against server side request forgery".
 
         A machine with more than one identity has to be told which: "msi_res_id".
         """

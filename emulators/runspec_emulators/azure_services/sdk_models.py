@@ -57,9 +57,10 @@ class Namespace:
 def fields(model: Any) -> dict[str, Field]:
     """Return the properties of a model."""
     fields: dict[str, Field] = {}
-    model({})  # it makes its table of properties when the first is made
+    model({})  # a class makes its table of properties with its first instance
     for base in reversed(model.__mro__):
-        names = inspect.get_annotations(base)  # Python 3.14 has none among the variables
+        # In Python 3.14, vars() of a class has no annotations.
+        names = inspect.get_annotations(base)
         scope = {**vars(sys.modules[model.__module__]), "_models": Namespace(model.__module__)}
         holder = type("holder", (), {"__annotations__": names})
         known = getattr(model, "_attr_to_rest_field", {})

@@ -65,7 +65,7 @@ def nodes(server: Listener[World], _given: Any) -> Any:
 
 
 def token(server: Listener[World], _given: Any) -> Any:
-    """Return a bearer token that is good here."""
+    """Return a bearer token that this emulator accepts."""
     with server.world.lock:
         return {"token": server.world.new_token()[0]}
 

@@ -46,6 +46,6 @@ class BatchAI(server.Server[World]):
         }
 
     def token(self) -> str:
-        """Return a bearer token that is good here."""
+        """Return a bearer token that this emulator accepts."""
         token: str = self.control("POST", "token")["token"]
         return token

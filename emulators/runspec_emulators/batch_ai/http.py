@@ -63,7 +63,7 @@ class Handler(Serving):
         self.call(request.service, request.operation, kept, partial(self.done, request))
 
     def done(self, request: Request) -> Reply:
-        """Have the service do what is asked."""
+        """Carry out the request, and return the reply."""
         world = self.server.world
         if request.service == "storage":
             ranged = self.headers.get("x-ms-range") or self.headers.get("Range")

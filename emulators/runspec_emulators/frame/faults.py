@@ -35,7 +35,7 @@ class Fault:
         return self.service in ("*", service) and self.operation in ("*", operation)
 
     def meets(self) -> bool:
-        """Count one call that fits, and say whether it is to suffer."""
+        """Count a call that the rule fits; return whether the fault happens to it."""
         self.seen += 1
         due = self.seen >= (self.nth or 1) and self.used < self.times
         self.used += due
@@ -43,7 +43,7 @@ class Fault:
 
 
 class Faults:
-    """The faults in force, and dice. *errors* are the kinds that the service has words for."""
+    """The faults in force, and a random generator. *errors* are the kinds that the service has words for."""
 
     def __init__(self, errors: Collection[str], seed: int = 0) -> None:
         self._kinds = (*errors, *WORDLESS)
@@ -65,14 +65,14 @@ class Faults:
         return Fault(**members)
 
     def meet(self, service: str, operation: str) -> Fault | None:
-        """Return the fault that this call is to suffer. Each rule that fits counts the call."""
+        """Return the fault that happens to this call, or None. Each rule that fits counts the call."""
         with self._lock:
             fitting = [f for f in self._faults if f.fits(service, operation)]
             due = [f for f in fitting if f.meets()]
             return due[0] if due else None
 
     def throttled(self, share: float) -> bool:
-        """Throw the dice, for a *share* of the calls. Seeded, so a run can be repeated."""
+        """Return true for a random *share* of the calls. Seeded, so a run can be repeated."""
         if not share:
             return False
         with self._lock:

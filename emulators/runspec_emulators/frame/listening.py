@@ -19,7 +19,7 @@ HOST = "127.0.0.1"
 
 
 def free_port() -> int:
-    """Return a port that nobody listens at. Somebody may be faster to take it."""
+    """Return a free port. Another program may take it before it is used."""
     with socket.socket() as sock:
         sock.bind((HOST, 0))
         port: int = sock.getsockname()[1]
@@ -105,7 +105,8 @@ class Listener(ThreadingHTTPServer):
 
     def get_request(self) -> tuple[socket.socket, Any]:
         link, address = super().get_request()
-        if self.tls is not None:  # they shake hands when the connection's own thread reads
+        # The TLS handshake takes place in the connection's own thread, when it reads.
+        if self.tls is not None:
             link = self.tls.wrap_socket(link, server_side=True, do_handshake_on_connect=False)
         self.links.add(link)
         return link, address
@@ -116,7 +117,7 @@ class Listener(ThreadingHTTPServer):
         self.server_port = self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing where a client has gone away; that is what clients do."""
+        """Print nothing if a client has closed its connection, which is no error here."""
         if not isinstance(sys.exc_info()[1], ConnectionError | ssl.SSLError):
             super().handle_error(request, client_address)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
-Kind = tuple[Callable[[Any], bool], str]  # what tells good values, and what others are
+Kind = tuple[Callable[[Any], bool], str]  # a test of a value, and what it says of a wrong one
 
 
 class BadSetting(ValueError):

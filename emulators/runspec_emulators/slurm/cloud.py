@@ -28,7 +28,7 @@ SETTINGS: Mapping[str, str | int] = {
 
 
 class Cloud(Cluster):
-    """Queues, each with *nodes* nodes QUEUE-dy-m-1 ..., all away when it is made.
+    """A cluster of queues, each with *nodes* nodes QUEUE-dy-m-1 ..., none of which has been started.
 
     A node takes a second to start, and goes away when it was idle for *idle_s*. What srun asks for runs
     then; a batch job may wait for half a minute more, until slurmctld looks at it again (22.05).

@@ -26,8 +26,8 @@ from runspec_emulators.slurm.conf import Machine, Node, Partition, Places, Shape
 from runspec_emulators.slurm.daemons import LOOK_S, MARK, Daemons, Failed, tail
 
 UP_S = 60.0  # the timeout on a busy machine; usually it takes 2 s
-RUN_S = 90.0  # what waits for a node may wait for its whole ResumeTimeout first
-PORTS = range(12000, 30000)  # below those that the system gives to whoever connects
+RUN_S = 90.0  # a command that needs a node may first wait for its whole ResumeTimeout
+PORTS = range(12000, 30000)  # below the ports that the kernel gives to outgoing connections
 PROGRAMS = {  # each program, and the package of Debian that has it
     "slurmctld": "slurmctld",
     "slurmd": "slurmd",
@@ -36,8 +36,8 @@ PROGRAMS = {  # each program, and the package of Debian that has it
     "munged": "munge",
 }
 PARTITIONS = (Partition("main"), Partition("spot"), Partition("short", minutes=1))
-# Slurm numbers the GPUs of a node through all types; those of one type are to begin with 0, and a
-# job that has the node for itself has as many as one type has.
+# Slurm numbers the GPUs of a node across all types. Here the numbers of each type begin with 0, and a job that has a
+# node for itself gets as many GPUs as the node has of one type.
 NUMBERS = """\
 if [ -n "$CUDA_VISIBLE_DEVICES" ]; then
     IFS=, found=
@@ -55,7 +55,7 @@ CONTROLLER, HEAD = "slurmctld", "head"
 T = TypeVar("T")
 
 
-# scancel's code for a job that is just ending, which it says nothing of: ESLURM_ALREADY_DONE, in eight bits.
+# scancel's exit code for a job that is just ending, for which it prints nothing: ESLURM_ALREADY_DONE, in eight bits.
 # https://github.com/SchedMD/slurm/blob/slurm-22-05-8-1/src/scancel/scancel.c
 ENDING = 2021 % 256
 
@@ -87,8 +87,8 @@ class Cluster(Closing):
     they can write to these folders alone. Raises NoSlurm and Failed.
     """
 
-    state = "UNKNOWN"  # of nodes, in slurm.conf
-    resting = "idle"  # as sinfo says it of a node that has nothing to do
+    state = "UNKNOWN"  # the state of the nodes in slurm.conf
+    resting = "idle"  # the state that sinfo shows for a node without jobs
 
     def __init__(
         self,
@@ -178,11 +178,12 @@ class Cluster(Closing):
     def close(self) -> None:
         """End every process of the cluster. The folder stays."""
         self.daemons.close()
-        shutil.rmtree(self.places.near, ignore_errors=True)  # where the keeper was killed
+        # The keeper does this, unless it was killed.
+        shutil.rmtree(self.places.near, ignore_errors=True)
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
-        """Have the controller answer nothing meanwhile. It takes connections, and lets them wait."""
+        """Stop the controller during the with-statement. It takes connections, and lets them wait."""
         self.daemons.send(CONTROLLER, signal.SIGSTOP)
         try:
             yield
@@ -330,7 +331,7 @@ class Cluster(Closing):
     def _await(
         self, ask: Callable[[], T], good: Callable[[T], bool], timeout_s: float | None = None
     ) -> None:
-        """Ask until the answer is good; raise Failed with the last one where none is in time."""
+        """Call *ask* until its answer is good; raise Failed with the last answer after a time."""
         end = time.monotonic() + (self.up_s if timeout_s is None else timeout_s)
         while True:
             answer: object

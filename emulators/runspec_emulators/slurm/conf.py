@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-# slurmd makes a cgroup plugin ready in any case. Without this line it ends where there is no cgroup
-# file system, and where both versions are mounted; with it, it needs neither. Tried with 22.05.
+# slurmd always loads a cgroup plugin. Without this line it exits where no cgroup file system is mounted, or both
+# versions are; with this line it needs none. Observed with 22.05.
 CGROUP = "CgroupPlugin=cgroup/v1\n"
 
 
@@ -16,8 +16,8 @@ class Node:
     name: str
     port: int
     address: str
-    host: str = ""  # "": that of the cluster
-    state: str = "UNKNOWN"  # or CLOUD: slurmctld starts it
+    host: str = ""  # "": the host of the cluster
+    state: str = "UNKNOWN"  # or CLOUD: slurmctld starts the node when a job needs it
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Shape:
     cpus: int = 2
     memory_mb: int | None = 2000  # None: Slurm does not divide memory among jobs
     gpus: int = 0
-    gpu_types: tuple[str, ...] = ()  # a node has as many of each
+    gpu_types: tuple[str, ...] = ()  # a node has *gpus* of each type
     disk_mb: int = 0
 
 
@@ -110,14 +110,14 @@ BASE: Mapping[str, str | int] = {
     "SelectType": "select/cons_tres",
     "JobCompType": "jobcomp/filetxt",
     "AccountingStorageType": "accounting_storage/none",
-    "EnforcePartLimits": "ALL",  # else what never can run is taken, and waits for ever
+    "EnforcePartLimits": "ALL",  # otherwise jobs that can never run are accepted and wait for ever
     "SlurmdParameters": "config_overrides",  # nodes may have more than this machine
     "SchedulerParameters": "sched_interval=2,bf_interval=2,batch_sched_delay=0,"
     "default_queue_depth=1000,sched_min_interval=100000",
     "ReturnToService": 2,
     "SlurmdTimeout": 10,
     "KillWait": 3,
-    "MinJobAge": 3600,  # jobs that have ended are still shown
+    "MinJobAge": 3600,  # keep showing jobs that have ended
     "MaxArraySize": 10001,
     "MaxJobCount": 20000,
 }
@@ -126,9 +126,8 @@ BASE: Mapping[str, str | int] = {
 def memory(shape: Shape) -> Mapping[str, str | int]:
     if shape.memory_mb is None:
         return {"SelectTypeParameters": "CR_CPU"}
-    each = max(
-        1, shape.memory_mb // shape.cpus // 4
-    )  # so that several jobs find room that ask for none
+    # So that several jobs without a request for memory fit on a node.
+    each = max(1, shape.memory_mb // shape.cpus // 4)
     return {"SelectTypeParameters": "CR_CPU_Memory", "DefMemPerCPU": each}
 
 
@@ -147,11 +146,11 @@ def paths(places: Places, user: str) -> Mapping[str, str | int]:
     return {
         "SlurmUser": user,
         "SlurmdUser": user,
-        # A job that starts again waits until credentials of the start before are void.
+        # A requeued job starts only when the credentials of its previous start have expired.
         "AuthInfo": f"socket={places.munge},cred_expire=5",
         "StateSaveLocation": f"{places.folder}/state",
         "SlurmdSpoolDir": f"{places.near}/%n",
-        "TmpFS": f"{places.near}/%n.tmp",  # where PMIx servers meet: theirs would be one in /tmp
+        "TmpFS": f"{places.near}/%n.tmp",  # PMIx servers meet here; without this, all nodes would share /tmp
         "SlurmctldPidFile": f"{places.pid('slurmctld')}",
         "SlurmdPidFile": f"{places.pid('%n')}",
         "SlurmctldLogFile": f"{places.log('slurmctld')}",

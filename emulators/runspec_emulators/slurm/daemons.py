@@ -14,11 +14,11 @@ from typing import Any
 from runspec_emulators.frame.listening import Closing
 
 LOOK_S = 0.02
-MARK = "SLURMD_NODENAME"  # Slurm gives it to jobs; here the node's slurmd has it too
+MARK = "SLURMD_NODENAME"  # a variable that Slurm sets for jobs; here slurmd has it as well, to be recognized
 
 
 class Failed(RuntimeError):
-    """A cluster did not do what it was told; says what it logged."""
+    """A cluster did not carry out an order; the message contains its log."""
 
 
 class Daemons(Closing):
@@ -48,7 +48,7 @@ class Daemons(Closing):
         return pid
 
     def send(self, name: str, number: int) -> None:
-        """Signal what is known as *name*; nothing where it has ended."""
+        """Send a signal to the process *name*; do nothing if it has ended."""
         self._order("send", name=name, number=number)
 
     def stop(self, name: str, number: int = signal.SIGTERM, timeout_s: float = 30) -> None:

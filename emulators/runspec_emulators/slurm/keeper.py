@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
-REAP_S = 0.5  # how long a zombie may lie
+REAP_S = 0.5  # how long a process that has ended waits to be reaped
 PAUSE_S = 0.01
 libc: Any = ctypes.CDLL(None, use_errno=True)
 
@@ -30,7 +30,8 @@ libc: Any = ctypes.CDLL(None, use_errno=True)
 def main() -> None:
     """Keep until stdin ends, then remove the folder that is argv[1]."""
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a terminal's: stdin says it
+    # A terminal sends these to the whole process group, but this process ends when stdin does.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     keeper = Keeper()
     try:
@@ -52,7 +53,7 @@ class Keeper:
         }
 
     def serve(self) -> None:
-        """Do what is ordered until stdin ends, and reap."""
+        """Carry out the orders on stdin until it ends, and reap children."""
         os.set_blocking(0, False)
         rest = b""
         with selectors.DefaultSelector() as selector:
@@ -79,7 +80,7 @@ class Keeper:
     def start(self, name: str, argv: list[str], env: dict[str, str], log: str) -> int:
         """Start *argv* under *name*; its output is appended to *log*."""
         with Path(log).open("ab") as out:
-            process = subprocess.Popen(  # waited for in `reap`
+            process = subprocess.Popen(  # `reap` waits for it
                 argv,
                 env=env,
                 stdin=subprocess.DEVNULL,
@@ -90,11 +91,11 @@ class Keeper:
             )
         self.pids[name] = process.pid
         self.codes.pop(name, None)
-        process.returncode = 0  # so that nobody else waits
+        process.returncode = 0  # so that the destructor of Popen does not wait for it as well
         return process.pid
 
     def send(self, name: str, number: int) -> None:
-        """Signal what was started under *name*; nothing where it has ended."""
+        """Send a signal to the process *name*; do nothing if it has ended."""
         if name not in self.codes:
             os.kill(self.pids[name], number)
 
@@ -119,6 +120,7 @@ class Keeper:
 def prepare() -> None:
     """Make a process end with the keeper, and hear every signal. Called after fork."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    # A terminal sends these to the whole process group, but this process ends when stdin does.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
@@ -179,7 +181,7 @@ def descendants(root: int) -> list[int]:
                 int(entry.name)
             )
     pids = list(children.get(root, []))
-    for pid in pids:  # grows meanwhile
+    for pid in pids:  # the loop appends to the list
         pids += children.get(pid, [])
     return pids
 

@@ -18,8 +18,9 @@ from runspec_emulators.slurm.conf import Machine, Node, Shape
 from runspec_emulators.slurm.daemons import Failed
 
 HEAD_ADDRESS = "10.77.255.1"
-CONTROLLER_PORT, NODE_PORT = 6817, 6818  # of Slurm's own; each machine has its own ports
-# $1: its name, $2: the file that gives everybody's names; then the command that holds the namespaces.
+# Slurm's own ports, which every machine can use in its network namespace.
+CONTROLLER_PORT, NODE_PORT = 6817, 6818
+# Arguments: the host name, the file for /etc/hosts, and the command that keeps the namespaces open.
 HOLD = """
 set -e
 hostname "$1"
@@ -167,12 +168,12 @@ class Machines(Cluster):
         names += [word for node in self.nodes for word in (node.name, node.address)]
         (folder / "known").write_text(f"{','.join(names)} {key}")
         places = {"folder": folder, "conf": self.places.slurm_conf, "home": folder / "home"}
-        (folder / "home").mkdir(mode=0o700, exist_ok=True)  # no login here reads what is in root's
+        # So that a login reads nothing from the home of root.
+        (folder / "home").mkdir(mode=0o700, exist_ok=True)
         (folder / "sshd").write_text(textwrap.dedent(SSHD.format(**places)))
         self.ssh_config.write_text(SSH.format(**places))
-        Path("/run/sshd").mkdir(
-            mode=0o755, exist_ok=True
-        )  # sshd wants it: where it gives rights up
+        # sshd needs this folder for its unprivileged process.
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
 
     def _start_nodes(self) -> None:
         self._start_sshd(HEAD)

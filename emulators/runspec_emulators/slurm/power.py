@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 MARK = "SLURMD_NODENAME"
-# slurmctld ignores a node that says it booted before the second in which it was to start, and takes it
-# for one that never came. slurmd's age is a difference of whole seconds of uptime, so it may be one too
-# old ("Still waiting for boot" at SlurmctldDebug=debug; seen with 22.05): a boot takes longer than that.
+# slurmctld ignores a node that reports a boot before the second in which its start was requested. slurmd computes the
+# time of its boot from whole seconds of uptime, which may be a second too early ("Still waiting for boot" at
+# SlurmctldDebug=debug; seen with 22.05). So an emulated boot takes more than a second.
 BOOT_S = 1.2
 END_S = 3.0
 # https://docs.aws.amazon.com/parallelcluster/latest/ug/slurm-short-capacity-fail-mode-v3.html
@@ -44,7 +44,7 @@ def resume(plan: dict[str, Any], names: list[str]) -> None:
             continue
         with Path(plan["logs"], f"{name}.out").open("ab") as out:
             subprocess.Popen(
-                # -b: slurmctld waits for a boot, and this machine's was before.
+                # -b: report a boot now; slurmctld would ignore a node that has booted before.
                 [plan["slurmd"], "-D", "-b", "-N", name],
                 env={**plan["env"], MARK: name},
                 stdin=subprocess.DEVNULL,

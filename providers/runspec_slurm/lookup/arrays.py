@@ -73,7 +73,7 @@ class Arrays(NamedTuple):
                 yield WAITING._replace(tasks=tasks, name=name, offset=first)
 
     def past(self, array: int, pasts: Iterable[Past]) -> list[Past]:
-        """Return *pasts* of that array with the numbers that tasks have in the run."""
+        """Return the *pasts* of an array with the numbers of tasks in the run, in place of those in the array."""
         return [past._replace(task=past.task + array * self.each) for past in pasts]
 
 

@@ -65,7 +65,7 @@ def _find_indent(lines: list[str], at: int) -> str:
 
 
 def _is_same_but(old: str, new: str, provider: str, settings: Mapping[str, Any]) -> bool:
-    """Return whether *new* says what *old* does, and the *settings*."""
+    """Return whether *new* differs from *old* only by the *settings* of *provider*."""
     before, after = _read(old), _read(new)
     if not isinstance(before, dict) or not isinstance(after, dict):
         return False

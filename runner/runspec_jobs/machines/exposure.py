@@ -89,7 +89,7 @@ def _compute_standing(estimates: Sequence[Estimate]) -> Iterator[_Part]:
 
 def _count_hours(work: Work) -> float:
     """Return how many hours a job may last from its first attempt to its last; 0 without a timeout."""
-    # Tasks beyond the limit wait for others, and what stands beside the job stays for them.
+    # At most *parallel* tasks run at once; queues and file systems cost money until the last task has ended.
     rounds = math.ceil(work.tasks / max(1, work.parallel))
     return (work.timeout_s or 0.0) / HOUR_S * work.attempts * rounds
 

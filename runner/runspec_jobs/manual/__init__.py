@@ -36,7 +36,7 @@ CELLS = re.compile(r"(?<!\\)\|")
 class Entry(NamedTuple):
     """A row of a page: the words that it explains, and its other columns as pairs of a title and a text.
 
-    *section* is the heading above it, which says of what a field is.
+    *section* is the heading above it, which names the part of the spec that a field belongs to.
     """
 
     kind: str

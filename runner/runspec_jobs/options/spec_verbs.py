@@ -138,7 +138,7 @@ class ImportOptions(Options):
     provider: str | None = option(
         "--provider",
         "NAME",
-        "the provider that reads the file, or of the spec if the file names none",
+        "the provider whose file it is; of a file of no provider, the one for the spec",
         complete=suggestions.providers,
     )
     to: Path | None = option(

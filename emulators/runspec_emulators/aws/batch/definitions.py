@@ -44,7 +44,7 @@ def check(params: Mapping[str, Any]) -> None:
 
 
 def check_container(container: Mapping[str, Any]) -> None:
-    """Refuse a container without an image, a vCPU and memory, or with both ways to say so."""
+    """Refuse a container that lacks an image, vCPUs or memory, or that says these in both ways."""
     if not container.get("image"):
         raise refused("Container image is required")
     types = [r["type"] for r in container.get("resourceRequirements", ())]
@@ -70,9 +70,9 @@ def containers(params: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def filled(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Put in the lists that the service shows though they were not given.
+    """Add the empty lists that the service shows even if a request did not have them.
 
-    They stand in the example outputs of the CLI's describe-job-definitions and describe-jobs.
+    They are in the example outputs of the CLI's describe-job-definitions and describe-jobs.
     """
 
     def container(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,12 +13,12 @@ ECHOED = ("parameters", "propagateTags", "schedulingPriority")
 
 
 def given(members: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out the members that there are not."""
+    """Leave out the members whose value is None."""
     return {k: v for k, v in members.items() if v is not None}
 
 
 def visible(world: World, job: Job, lag_s: float) -> bool:
-    """Return whether a job is not too new and not too long ended to be seen."""
+    """Return whether a job is shown: not if it is younger than *lag_s*, or has ended too long ago."""
     now, top = time.monotonic(), job.parent or job
     if now - top.born < lag_s:
         return False

@@ -132,9 +132,9 @@ def free(environment: Environment, job: Job, settings: Settings) -> Place | None
 
 
 def board(world: World, job: Job, made: Attempt, environment: Environment, on: Instance) -> None:
-    """Put an attempt on an instance, with whose network its containers have an address.
+    """Put an attempt on an instance; its containers get the address of the instance.
 
-    A job alone keeps its own, as it has nobody to be told apart from.
+    A job of one node keeps the address that it has, because no other node has to be told apart from it.
     """
     if not on.id:
         on.id, on.arn, on.address = made.instance, made.instance_arn, world.addresses.take()

@@ -55,7 +55,7 @@ def kind(world: World, job: Job) -> str:
 
 
 def lose(job: Job, attempt: Attempt, how: Callable[[Job], None]) -> None:
-    """End an attempt whose machine goes. The first reason for an end stands."""
+    """End an attempt whose machine is reclaimed. The first reason for an end counts."""
     if attempt.stopped_ms is None:
         if attempt.verdict is None:
             attempt.lost = True

@@ -41,7 +41,7 @@ class Environment:
 
     @property
     def has_no_instances(self) -> bool:
-        """Whether Batch starts no machines for it: those of Fargate are nobody's, and others' not known."""
+        """Whether AWS Batch starts no instances for it, as for Fargate and for UNMANAGED environments."""
         return self.kind in (*FARGATE, "UNMANAGED")
 
     @property
@@ -78,7 +78,7 @@ class Queue:
 
 
 def named(name_or_arn: str) -> str:
-    """Return the name that an ARN ends with; a name is its own."""
+    """Return the name at the end of an ARN; a plain name is returned as it is."""
     return name_or_arn.rpartition("/")[2]
 
 

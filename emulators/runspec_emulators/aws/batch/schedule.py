@@ -93,7 +93,7 @@ def place_queue(world: World, queue: Queue) -> None:
         job = queue.waiting[0]
         if job.status == "RUNNABLE":
             if any(a.running for job in job.containers for a in job.attempts[-1:]):
-                return  # nodes of the attempt before are still to end
+                return  # nodes of the previous attempt have not ended yet
             placed = place(job, queue, world)
             if isinstance(placed, Stuck):
                 job.status_reason = placed.reason
@@ -292,7 +292,7 @@ def finish(world: World, job: Job, status: str, reason: str | None) -> None:
             if not node.attempts or node.status in WAITING:
                 finish(world, node, status, reason)
     for other in world.jobs.needing(job.id):
-        if not other.is_array:  # its children need it themselves, each its own part
+        if not other.is_array:  # each child of an array depends on its own part of the job
             evaluate(world, other)
     if job.parent is not None and job.parent.is_array:
         settle(world, job.parent)

@@ -46,7 +46,7 @@ def overlong(params: Mapping[str, Any]) -> bool:
 
 
 def check(world: World, queue: Queue, definition: Definition, params: Mapping[str, Any]) -> None:
-    """Refuse what does not go together."""
+    """Refuse overrides and settings that do not fit the type of the job definition."""
     multinode = definition.params["type"] == "multinode"
     if multinode and "containerOverrides" in params:
         raise refused("containerOverrides are not for multi-node parallel jobs: use nodeOverrides")
@@ -93,7 +93,7 @@ def check_multinode(
 
 
 def check_dependencies(world: World, params: Mapping[str, Any]) -> None:
-    """Refuse dependencies that cannot be. SubmitJob, dependsOn."""
+    """Refuse invalid dependencies. SubmitJob, dependsOn."""
     size = params.get("arrayProperties", {}).get("size")
     for need in params.get("dependsOn", ()):
         kind = need.get("type")

@@ -154,7 +154,7 @@ def spawned(command: Command) -> subprocess.Popen[bytes]:
 
 
 def lines_to(stream: IO[bytes], emit: Emit) -> None:
-    """Hand on the lines of *stream* as they come.
+    """Pass on the lines of *stream* as they arrive.
 
     The driver splits at newlines. An event has at least one character (PutLogEvents,
     InputLogEvent.message, min 1), so empty lines are not kept.
@@ -249,7 +249,7 @@ def as_podman(wanted: Wanted, settings: Settings) -> Command:
 
 
 def end_podman(wanted: Wanted, settings: Settings, pid: int) -> None:
-    """Kill the container. It stays, so that `podman_meaning` can ask why it ended."""
+    """Kill the container, but do not remove it: `podman_meaning` asks podman why it ended."""
     run_podman(settings.podman, "kill", wanted.name)
     kill_group(pid)
 

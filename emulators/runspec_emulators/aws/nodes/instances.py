@@ -95,7 +95,7 @@ def holding(wanted: Size, named: Iterable[str], memory_share: float) -> list[tup
 
 @dataclass(eq=False)
 class Instance:
-    """A machine. It is there while jobs run on it: environments have `minvCpus: 0` as far as jobs can tell."""
+    """A machine. It exists only while jobs run on it, as if all environments had `minvCpus: 0`."""
 
     type: str
     size: Size

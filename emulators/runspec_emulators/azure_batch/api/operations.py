@@ -23,7 +23,7 @@ from azure.core import MatchConditions
 from runspec_emulators.azure_batch.errors import ServiceError
 from runspec_emulators.azure_services.sdk_models import bare
 
-# Names of the service's description, which the SDK does not keep.
+# The names of operations in the service's own description, which differ from those of the SDK.
 NAMES = {
     "create_pool": "Pool_Add",
     "list_pools": "Pool_List",
@@ -147,7 +147,7 @@ def operation(name: str, build: Any, method: Any) -> Operation:
 
 
 def built(build: Any, marks: list[str], **more: Any) -> Any:
-    """Build a request. Builders of requests with a body ask for its type, others refuse it."""
+    """Build a request. Only builders of requests with a body take `content_type`."""
     try:
         return build(*marks, **more, content_type="application/json")
     except TypeError:

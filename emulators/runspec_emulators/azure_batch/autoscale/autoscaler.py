@@ -59,7 +59,7 @@ def begin(world: World, pool: Pool) -> None:
 
 
 def here(world: World, pool: Pool, clock: int) -> bool:
-    """Return whether a timer is still of use."""
+    """Return whether a timer is still wanted: the pool exists, scales, and has no newer timer."""
     alive = world.pools.get(pool.id.lower()) is pool and pool.state != "deleting"
     return alive and clock == pool.clock and bool(pool.body.get("enableAutoScale"))
 
@@ -102,7 +102,7 @@ def measured(world: World, pool: Pool) -> dict[str, float]:
 
 
 def values(world: World, pool: Pool) -> dict[str, Any]:
-    """Return what a formula may ask: series, and the targets as they are."""
+    """Return the variables of a formula: series of samples, and the present targets."""
     at, second = time.monotonic(), world.settings.second_s
     period = world.settings.sample_s / second
     series = {

@@ -151,7 +151,7 @@ def moment(args: list[Any]) -> datetime.datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
 
 
-# Those of the guide's table; it has none that rounds:
+# The functions in the table of the guide, none of which rounds a number:
 # https://learn.microsoft.com/azure/batch/batch-automatic-scaling#functions
 FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
     "avg": lambda args: statistics.fmean(flat(args)),

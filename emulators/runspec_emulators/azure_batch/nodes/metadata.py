@@ -24,7 +24,7 @@ from runspec_emulators.azure_services import identity
 PATH = "/_machine/"
 VARIABLE = "AZURE_POD_IDENTITY_AUTHORITY_HOST"
 NAME, EVENTS = "/metadata/instance/compute/name", "/metadata/scheduledevents"
-# "2020-07-01: latest release"; of the instance's own, any date will do here.
+# Versions of scheduled events ("2020-07-01: latest release"). Instance metadata is answered for any date.
 VERSIONS = ("2017-08-01", "2017-11-01", "2019-01-01", "2019-04-01", "2019-08-01", "2020-07-01")
 
 
@@ -80,7 +80,7 @@ def vm_name(node: Node) -> str:
 
 
 def events(pool: Pool) -> list[dict[str, Any]]:
-    """Events go "to all VMs in a scale set placement group", whoever they are about."""
+    """Return all events of the pool: they go "to all VMs in a scale set placement group"."""
     return [n.event for n in pool.nodes.values() if n.event]
 
 

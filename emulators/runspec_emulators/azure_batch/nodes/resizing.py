@@ -116,7 +116,7 @@ def make(world: World, pool: Pool, turn: int, dedicated: bool) -> None:
 
 
 def settle(world: World, pool: Pool) -> None:
-    """Be steady when there is nothing left to do, and place what waits."""
+    """Set the pool to steady when no node is missing or leaving, and place tasks that wait."""
     if not any(n.leaving for n in pool.nodes.values()):
         missing = any(pool.count(kind) < pool.targets[name] for kind, name in KINDS.items())
         if not missing or pool.resize_errors:

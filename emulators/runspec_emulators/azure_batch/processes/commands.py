@@ -219,9 +219,9 @@ class Command:
 # A command line as the node agent reads it: no shell, so quotes group words and nothing expands.
 #
 # "The command line does not run under a shell, and therefore cannot take advantage of shell features such as
-# environment variable expansion". How Linux nodes split it is not documented; what is, are lines like `/bin/sh -c
-# "printenv NAME"` and `/bin/bash -c 'set -e; ...'`, which both quotes of POSIX explain. Here it is split as POSIX
-# shells do: single quotes keep all, double quotes and a backslash.
+# environment variable expansion". How Linux nodes split the line is not documented. The documentation has lines such as
+# `/bin/sh -c "printenv NAME"` and `/bin/bash -c 'set -e; ...'`, so the line is split here as POSIX shells split words:
+# by single quotes, double quotes and backslashes.
 # https://learn.microsoft.com/en-us/azure/batch/batch-compute-node-environment-variables
 
 

@@ -136,7 +136,7 @@ def end(world: World, job: Job, reason: str) -> None:
 
 
 def ended(world: World, job: Job) -> None:
-    """Be completed once nothing runs any more."""
+    """Set a terminating job to completed once none of its tasks runs."""
     if job.state != "terminating":
         return
     if any(t.attempt for t in job.tasks.values()):

@@ -11,7 +11,7 @@ from runspec_emulators.azure_batch.processes import commands, containers
 from runspec_emulators.azure_batch.processes.commands import Command, Ended
 from runspec_emulators.azure_batch.world import World
 
-PORT = 6000  # of AZ_BATCH_MASTER_NODE: the page's example
+PORT = 6000  # the port in AZ_BATCH_MASTER_NODE, as in the example of the documentation
 
 
 def environment(world: World, attempt: Attempt, node: Node) -> dict[str, str]:
@@ -63,7 +63,7 @@ def run(world: World, attempt: Attempt) -> Ended:
     ]
     attempt.commands += made
     for command in made:
-        if attempt.verdict:  # the attempt was cut before the nodes were there
+        if attempt.verdict:  # the attempt was ended before its nodes were ready
             command.kill()
     settings = body.get("multiInstanceSettings")
     if settings is not None:

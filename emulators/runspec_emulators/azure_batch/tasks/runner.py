@@ -73,7 +73,7 @@ class Runner:
             self._ended(attempt, end)
 
     def _renew(self, attempt: Attempt) -> None:
-        """Have nodes be as new for a task that starts again: nothing says that it gets the node that it had.
+        """Remove the task's files from its nodes before a repeated attempt, which the service may place on other nodes.
 
         https://learn.microsoft.com/azure/batch/best-practices#tasks: "Design for retries and re-execution".
         Files of other tasks stay, as on the nodes that these had.

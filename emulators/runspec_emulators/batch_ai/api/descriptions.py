@@ -45,7 +45,7 @@ TOOLS = {  # JobProperties.toolType; the enum has none for pyTorch, its descript
 }
 
 
-# Toolkits whose processCount is told, though nobody gave it: outputs of `job show` in recipes.
+# Toolkits for which answers have a processCount even if the request had none, as `job show` prints in recipes.
 COUNTED = {
     "caffeSettings",
     "chainerSettings",
@@ -59,7 +59,7 @@ MODES = {"fileMode": "0777", "directoryMode": "0777"}
 
 
 def public(value: Any) -> Any:
-    """Return what was asked for without its secrets."""
+    """Return the properties of a request without their secrets."""
     if isinstance(value, list):
         return [public(inner) for inner in value]
     if not isinstance(value, dict):

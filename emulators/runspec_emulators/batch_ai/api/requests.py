@@ -27,7 +27,7 @@ BODIES = {
     "FileServers_Create": "FileServerCreateParameters",
     "Jobs_Create": "JobCreateParameters",
 }
-# Experiments_Create has no body in the official description, and this one in the official example.
+# The official description gives Experiments_Create no body; the official example gives it this one. Both are accepted.
 NOTHING = (None,)
 EMPTY: dict[str, tuple[Any, ...]] = {"Experiments_Create": (None, {"properties": {}})}
 # The SDK flattens `properties` and so forgets what is required of it: definitions
@@ -57,7 +57,7 @@ ONE_OF = {
 # Parameters of the official description: patterns and lengths of names, ranges of numbers.
 NAME = re.compile(r"[-\w_]{1,64}", re.ASCII)
 GROUP_NAME = re.compile(r"[-\w._]{1,90}", re.ASCII)  # 90: Resource group naming rules of ARM
-PAGE = "$skiptoken"  # of nextLink
+PAGE = "$skiptoken"  # the parameter of nextLink
 QUERIES: dict[str, dict[str, tuple[int, int] | None]] = {
     "Jobs_ListOutputFiles": {
         "outputdirectoryid": None,
@@ -105,7 +105,7 @@ def read(method: str, target: str, body: bytes) -> Request:
     """Read a request; raise ServiceError for one that matches no operation."""
     split = urlsplit(target)
     query = dict(parse_qsl(split.query, keep_blank_values=True))
-    # The next page of a list is got by GET, the first by whichever method: so do all SDKs.
+    # All SDKs request the next page of a list by GET, even if the operation for its first page is a POST.
     methods = {"GET", "POST"} if PAGE in query and method == "GET" else {method}
     for known in routes():
         match = known.path.fullmatch(split.path) if known.method in methods else None

@@ -25,7 +25,7 @@ from runspec_emulators.batch_ai.api.responses import Response
 from runspec_emulators.frame.errors import raise_problems, sample
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
-# The models of what there is, by the last word of its type.
+# The model of each kind of resource, by the last word of its type.
 RESOURCES = {
     "workspaces": "Workspace",
     "clusters": "Cluster",

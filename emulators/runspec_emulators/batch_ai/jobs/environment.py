@@ -107,19 +107,19 @@ def mpi(folder: Path) -> dict[str, str]:
         "PRTE_MCA_prte_keep_fqdn_hostnames": "1",
         "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
         "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
-        # PRRTE names files by its pid alone, and does not start where one that was killed left some: not in /tmp.
+        # PRRTE names its files by its pid alone, and does not start if a killed one has left such files.
         "PRTE_MCA_prte_tmpdir_base": str(folder),
         "PRTE_MCA_prte_silence_shared_fs": "1",
-        # The loopback interface is left out otherwise.
+        # By default, MPI does not use the loopback interface.
         "OMPI_MCA_oob_tcp_if_include": "lo",
         "OMPI_MCA_btl_tcp_if_include": "lo",
         "OMPI_MCA_btl_tcp_disable_family": "6",
         "HYDRA_IFACE": "lo",
-        # Segments of shared memory have the names of ranks on a node, so two nodes would share one;
-        # and with Open MPI 5.0.11, a collective of "han" waits for ever. "ofi" looks for networks, a second long.
+        # A segment of shared memory is named after the rank on its node, so two emulated nodes would share it.
+        # With Open MPI 5.0.11, a collective of "han" then waits for ever. "ofi" searches for networks for a second.
         "OMPI_MCA_btl": "^ofi,sm,vader",
         "OMPI_MCA_coll": "^han",
-        # No node knows that the cores are shared.
+        # Emulated nodes share the cores of this machine, so ranks must neither spin nor be bound to cores.
         "OMPI_MCA_mpi_yield_when_idle": "1",
         "OMPI_MCA_hwloc_base_binding_policy": "none",
         "PRTE_MCA_hwloc_default_binding_policy": "none",

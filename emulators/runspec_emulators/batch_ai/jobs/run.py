@@ -198,7 +198,6 @@ class Run:
         )
         out, err = logs / f"stdout{task.suffix}.txt", logs / f"stderr{task.suffix}.txt"
         with self._lock:
-            # A stop that comes between two processes of a toolkit would miss the second one.
             # Under the lock: a stop that came between two processes of a toolkit would miss the second one.
             if self.stopped:
                 raise JobError(self.stopped, "the job was stopped before it started")

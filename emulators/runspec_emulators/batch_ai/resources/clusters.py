@@ -34,7 +34,8 @@ def new(world: World, workspace: Workspace, name: str, properties: dict[str, Any
     )
     quotas.check_clusters(world)
     target = scaling.first_target(made)
-    if "manual" in made.scale:  # autoScale takes what it gets: AutoScaleSettings.minimumNodeCount
+    # With autoScale, a cluster gets the nodes that the quota allows: AutoScaleSettings.minimumNodeCount.
+    if "manual" in made.scale:
         quotas.check(world, made, target)
     group = workspace.id.split("/")[4]
     made.setup_suffix = "/".join(
@@ -120,7 +121,7 @@ def delete(world: World, request: Request) -> Response:
 
 
 def remove(world: World, workspace: Workspace, cluster: Cluster) -> None:
-    """Begin to delete a cluster. Jobs that run on it, or wait for it, fail: a choice."""
+    """Begin to delete a cluster. Jobs that run on it or wait for it fail, which is undocumented."""
     cluster.deleted = True
     for job in [job for job in world.jobs() if job.cluster is cluster and job.state not in OVER]:
         scaling.fail(job, "ClusterDeleted", f"The cluster '{cluster.name}' was deleted.")

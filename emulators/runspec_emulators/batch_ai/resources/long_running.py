@@ -19,7 +19,7 @@ def under_way(world: World, done: Callable[[], bool], result: Callable[[], Respo
 
 
 def created(world: World, resource: Resource, value: Callable[[], Any]) -> Response:
-    """Answer that *resource* is made: its provisioningState is creating until it is."""
+    """Answer a request that makes *resource*, whose provisioningState is `creating` until then."""
     if world.settings.operation_s:
         resource.provision("creating")
         world.after(world.settings.operation_s, lambda: settled(resource))

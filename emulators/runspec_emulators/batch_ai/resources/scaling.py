@@ -47,7 +47,7 @@ def wanted(world: World, cluster: Cluster) -> int:
 
 
 def evaluate(world: World, cluster: Cluster) -> None:
-    """Do what autoScale does from time to time; and take nodes again that were taken away."""
+    """Scale a cluster as autoScale does at each interval, and replace nodes that were taken away."""
     if cluster.deleted:
         return
     world.after(world.settings.autoscale_s, lambda: evaluate(world, cluster))
@@ -80,7 +80,7 @@ def aim(world: World, cluster: Cluster, target: int) -> None:
         cluster.allocate("steady")
         return
     if cluster.allocation_state == "resizing":
-        return  # `resize` aims at what the target is by then
+        return  # `resize` reads the target when it runs
     cluster.allocate("resizing")
     world.after(world.settings.resize_s, lambda: resize(world, cluster))
 

@@ -37,7 +37,7 @@ class Mirror:
         self._known: dict[Path, Known] = {}
 
     def pull(self, settings: Settings, volumes: Iterable[Volume]) -> None:
-        """Bring what containers hold anew; raise CannotMount where there is no container."""
+        """Copy new blobs from the containers to the folders; raise CannotMount if a container does not exist."""
         for volume in volumes:
             with self._lock, opened(settings, volume) as client:
                 for blob in client.list_blobs() if client else ():
@@ -47,7 +47,7 @@ class Mirror:
                         self._bring(client, blob.name, file, blob.etag)
 
     def push(self, settings: Settings, volumes: Iterable[Volume]) -> None:
-        """Take to containers what folders hold anew."""
+        """Copy new files from the folders to the containers."""
         for volume in volumes:
             with self._lock, opened(settings, volume) as client:
                 for file in files(volume.folder) if client else ():
@@ -95,7 +95,7 @@ def is_text(file: Path) -> bool:
 
 @contextmanager
 def opened(settings: Settings, volume: Volume) -> Iterator[ContainerClient | None]:
-    """Return a client of the volume's container; None where the volume is a mere folder."""
+    """Return a client of the volume's container; None if the volume is a folder without one."""
     if volume.container is None or settings.blob_url is None:
         yield None
         return
@@ -109,6 +109,6 @@ def opened(settings: Settings, volume: Volume) -> Iterator[ContainerClient | Non
     with ContainerClient(**given) as client:
         try:
             client.get_container_properties()
-        except AzureError as exc:  # no such container, another key, nobody there
+        except AzureError as exc:  # no such container, a wrong key, or no server
             raise CannotMount(f"{volume.at}: cannot mount {name} of {account}") from exc
         yield client

@@ -103,7 +103,7 @@ class Report(Document):
 class Baseline(Part):
     """What the sizes were measured on; null means that it was not given."""
 
-    size: float | None = Field(description="The size that counts as one.")
+    size: float | None = Field(description="The size to which the others are compared.")
     gpus_per_node: int | None
     processes_per_node: int | None
     batch: int | None
@@ -124,8 +124,8 @@ class Asked(Part):
 class Fit(Part):
     """Amdahl's law, fitted to the points."""
 
-    base: float = Field(description="The size that counts as one.")
-    rate: float = Field(description="Samples per second of that size.")
+    base: float = Field(description="The size to which the others are compared.")
+    rate: float = Field(description="Samples per second at the size `base`.")
     lost: float = Field(
         description="The share of the work that is not parallel; above 1 where more units are slower, and below 0 "
         "where they are faster than linear."

@@ -205,7 +205,9 @@ class Change(Part):
     lost_steps: int | None = Field(description="How many steps were repeated.")
     first_step: int | None
     since: int | None = Field(description="The generation that did the last step before.")
-    exact: bool = Field(description="If false, `gap_s` is at most that, `lost_steps` at least.")
+    exact: bool = Field(
+        description="If false, `gap_s` is an upper bound and `lost_steps` a lower one."
+    )
     came: list[NodeRef]
     left: list[NodeRef]
     lost: list[NodeRef]

@@ -63,11 +63,11 @@ class PricedMachine(Part):
     usd_hour: float | None = Field(description="null if the price is unknown.")
     why: str = Field(description="Why it is chosen, for people.")
     near_usd_hour: float | None = Field(
-        description="The price in near_region if that where it runs is unknown; null if neither is known."
+        description="The price in near_region, if the price in its own region is unknown; null if both are."
     )
     near_region: str = Field(description="Empty if near_usd_hour is null.")
     spot_usd_hour: float | None = Field(
-        description="On spot when the price list was read; null if unknown, or the job wants no spot machines."
+        description="The spot price of listed_on; null if it is unknown, or the job wants no spot machines."
     )
     gpus: str = Field(
         description="Number, type and memory of its GPUs, for people; empty if there are none or they are unknown."
@@ -80,14 +80,14 @@ class StandingCost(Part):
     what: str
     usd_hour: float | None = Field(description="null if it is unknown, or depends on what is kept.")
     usd_gb_month: float | None = Field(
-        description="The price of what is kept, for a GB and month; null if it is unknown, or not so counted."
+        description="The price of a GB kept for a month; null if it is unknown, or there is no such price."
     )
     shared: bool = Field(description="Whether runspec destroy --shared ends it.")
     hours: float | None = Field(
         description="For how many hours it counts at least in standing_usd; null if it does not count."
     )
     near_usd_hour: float | None = Field(
-        description="The price in near_region if that where it runs is unknown; null if neither is known."
+        description="The price in near_region, if the price in its own region is unknown; null if both are."
     )
     near_region: str = Field(description="Empty if near_usd_hour is null.")
 
@@ -110,21 +110,21 @@ class Cost(Part):
         description="The most hours of all nodes together; null without a timeout."
     )
     near_usd: float | None = Field(
-        description="If a price is unknown, the most with what stays, by the prices of near_region; null if not so."
+        description="If a price is unknown: the most that the job can cost by the prices of near_region; else null."
     )
     near_region: str = Field(
         description="The nearest region with known prices; empty if near_usd is null."
     )
     standing_usd: float = Field(
-        description="What stays beside the job costs while it runs, and for a day at least if runspec keeps it."
+        description="The cost of `standing` while the job runs, and for a day at least of what stays after it."
     )
     standing: list[StandingCost]
     catalogue: str = Field(description="The date and the region of the prices, for people.")
     spot_usd_hour: float | None = Field(
-        description="As most_usd_hour by spot prices of listed_on; null if unknown, or the job wants no spot machines."
+        description="Like most_usd_hour, by the spot prices of listed_on; null if the job wants no spot machines."
     )
     at_spot_usd: float | None = Field(
-        description="As bound_usd by spot prices of listed_on. They change, so it is no limit."
+        description="Like bound_usd, by the spot prices of listed_on, which change: it is no limit."
     )
     listed_on: str = Field(
         description="The day on which runspec prices --update read the prices; empty if it did not."

@@ -27,7 +27,7 @@ class Bytes(Part):
 class Gpu(Part):
     """One GPU of a node, in the order of nvidia-smi."""
 
-    mean_percent: float = Field(description="Of the time, in which it worked.")
+    mean_percent: float = Field(description="The share of the time in which it worked, in percent.")
     has_bytes: int
     most_bytes: int
 

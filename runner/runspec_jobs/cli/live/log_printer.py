@@ -34,8 +34,8 @@ class Screen(Protocol):
 class Bar:
     """A line that has not ended, such as a progress bar, which overwrites itself.
 
-    *text* is what was taken from the log of its current text, *shown* is its text for a reader, and *printed* the one
-    that was printed last, at the time *at_s*.
+    *text* is its current text in the log, *shown* is that text as a reader sees it, and *printed* is the text that was
+    printed last, at the time *at_s*.
     """
 
     text: bytes = b""

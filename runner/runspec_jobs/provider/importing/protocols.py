@@ -25,7 +25,7 @@ class SupportsForeignSettings(Protocol):
         """
 
     def lost_profile(self, spec: Spec, profile: Mapping[str, Any]) -> Iterable[Problem]:
-        """Return a problem for everything in *profile* that *spec* relies on, and its own provider does not do.
+        """Return a problem for each setting in *profile* that *spec* relies on, and the spec's provider lacks.
 
         *profile* has the settings of this provider, as they are written. Called if *spec* has a block for it.
         """
