@@ -25,7 +25,7 @@ from tests.faults.conftest import drivers
 from tests.faults.shapes import ELASTIC
 from tests.faults.slurm import SlurmCloud, slurm
 from tests.faults.struck import Traced, excused, located
-from tests.faults.test_elastic import OnLocal
+from tests.faults.test_elastic import OnLocal, Wait, none_on_azure, taken_on_aws
 from tests.faults.world import PROFILE, Driver, Ended, World, always, await_that, new_world
 from tests.support.profiles import own_profile
 from tests.support.requirements import need
@@ -133,23 +133,31 @@ def lost(world: World) -> Iterator[str]:
         last = int(step)
 
 
-def give_back(world: World, run: str, how: Hows) -> Iterator[str]:
-    verb, *nodes = how.verb
-    yield from change(world, [verb, run, *nodes], how.down)
-    if (found := size(world, run)) != (1, 1):
-        yield f"after {verb}, {found} are asked for and present"
-    world.await_truth(3)
-    if (many := paid(world)) != 1:
-        yield f"after {verb}, {many} nodes are paid"
-    if how.up is not None:
-        yield from change(
-            world, ["resize", run, "2"], how.up, adopt(world, run) if how.elsewhere else None
-        )
-        await_that(lambda: size(world, run) == (2, 2), "both nodes")
-        world.await_truth(5)
+def end(world: World) -> Iterator[str]:
     (world.folder / "truth.go").touch()
     await_that(lambda: world.runs()[0]["state"] not in ("running", "waiting"), "the end")
     yield from lost(world)
+
+
+def shrink(world: World, run: str, verb: Sequence[str], how: How) -> Iterator[str]:
+    """Have one node leave, or wait no more, by *verb*, and give what is wrong then."""
+    name, *nodes = verb
+    yield from change(world, [name, run, *nodes], how)
+    if (found := size(world, run)) != (1, 1):
+        yield f"after {name}, {found} are asked for and present"
+    if (many := paid(world)) != 1:
+        yield f"after {name}, {many} nodes are paid"
+
+
+def give_back(world: World, run: str, how: Hows) -> Iterator[str]:
+    yield from shrink(world, run, how.verb, how.down)
+    world.await_truth(3)
+    if how.up is not None:
+        again = adopt(world, run) if how.elsewhere else None
+        yield from change(world, ["resize", run, "2"], how.up, again)
+        await_that(lambda: size(world, run) == (2, 2), "both nodes")
+        world.await_truth(5)
+    yield from end(world)
 
 
 def trace(world: World, *, comes_back: bool) -> tuple[Ended, Ended]:
@@ -245,3 +253,46 @@ def test_on_this_machine_it_is_as_if_nothing_had_happened(pool: list[Driver]) ->
     wrong = spread(pool, lambda driver, n: cell(world, driver, cells[n]), range(len(cells)))
 
     assert {str(cells[n]): found for n, found in wrong.items()} == {}
+
+
+# A node that waits for a machine is called off.
+
+
+def called_off(cloud: Cloud, wait: Wait, verb: Sequence[str], how: How) -> list[str]:
+    if isinstance(cloud, AzureCloud):
+        cloud.account.control("PUT", "settings", {"dedicated_quota": 1})
+    done = cloud.run("apply", "faults.yaml", "--detach")
+    assert done.code == 0, done.err
+    run = done.out.strip()
+    wait(cloud, run)
+    wrong = [*shrink(cloud, run, verb, how), *end(cloud)]
+    return [
+        what for what in [*wrong, *clouds.ended(cloud, "succeeded")] if not excused(what, FAULT)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("where", "pool", "wait"),
+    [("region", "wide_pool", taken_on_aws), ("account", "azure_pool", none_on_azure)],
+    ids=["aws", "azure"],
+)
+def test_a_node_that_waits_for_a_machine_waits_no_more(
+    request: pytest.FixtureRequest, where: str, pool: str, wait: Wait
+) -> None:
+    new: New = request.getfixturevalue(where)
+    workers: list[Driver] = request.getfixturevalue(pool)
+
+    def world(driver: Driver) -> AbstractContextManager[Cloud]:
+        return new(driver, COUNTS, 0.0, ELASTIC)
+
+    with world(workers[0]) as cloud:
+        assert called_off(cloud, wait, DOWN[0], {}) == []
+        each = hows(located(cloud.log[1].steps), FAULT)
+
+    def cell(driver: Driver, number: int) -> list[str]:
+        with world(driver) as cloud:
+            return called_off(cloud, wait, DOWN[number % 2], each[number])
+
+    wrong = spread(workers, cell, range(len(each)))
+
+    assert {str(each[n]): what for n, what in wrong.items()} == {}
