@@ -29,7 +29,7 @@ def survey(options: AwsOptions) -> dict[str, Any]:
     try:
         batch = Session(options).new_client("batch", BRIEF)
         return {"environments": environments(batch, options.queue or "")}
-    except RunspecError:
+    except RunspecError:  # a plan needs no answer: `check` then notes that nobody was asked
         return {}
 
 
@@ -47,7 +47,7 @@ def offers(options: AwsOptions) -> dict[str, Any]:
                 for page in pages.paginate(LocationType="region")
                 for offering in got(page, "InstanceTypeOfferings")
             }
-    except RunspecError:
+    except RunspecError:  # then the catalogue decides what the region offers
         return {}
     return {OFFERED: sorted(offered & {machine.name for machine in ec2_catalogue().machines})}
 

@@ -207,7 +207,7 @@ def survey(options: Any, subscription: Subscription | None = None) -> dict[str, 
         there = {name: dict(sku.facts) for name, sku in asked.skus.items() if not sku.refused}
         if there:  # an empty list is from an unknown region, and then the table is better
             facts["machines"] = there
-    except RunspecError:
+    except RunspecError:  # a plan works without the account: what was read so far is used
         return facts
     return facts
 

@@ -315,6 +315,7 @@ class _Container(NamedTuple):
         try:
             key.encode()
         except UnicodeEncodeError:
+            # A file name with bytes that are not UTF-8 cannot be a name of a blob.
             return False
         return len(key) <= NAME_LENGTH and not CONTROLS.search(key)
 

@@ -35,5 +35,5 @@ def quotas_of(spec: Spec, options: BatchAiOptions) -> dict[str, Any]:
         if arm.look("Clusters", where.params["path"]) is not None:
             return {}
         return {"quotas": {name: list(both) for name, both in arm.usages().items()}}
-    except RunspecError:
+    except RunspecError:  # a plan works without the service: then quotas are not checked
         return {}

@@ -263,7 +263,7 @@ def ends(files: Files, path: Mapping[str, str]) -> dict[int, End]:
     link = files.link(path, STDOUTERR, ATTEMPTS_FILE)
     try:
         text = files.patient_part(link.url, 0, PART).decode(errors="replace") if link else ""
-    except PermissionError:
+    except PermissionError:  # the link has expired meanwhile; the next poll requests a new one
         return {}
     rows = ROW.finditer(text)
     return {int(row[1]): End(int(row[2]), float(row[3]) if row[3] else None) for row in rows}

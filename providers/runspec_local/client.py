@@ -166,6 +166,7 @@ class LocalClient:
     def _cancel(self, run: str) -> None:
         folder = self._folder(run)
         if folder.exists():
+            # Cancelled before: the supervisor reads the file once.
             with contextlib.suppress(FileExistsError):
                 (folder / "cancel").touch(mode=0o600)
         who = status.supervisor(folder)
@@ -448,7 +449,7 @@ class LocalClient:
         """Signal the supervisor of the run in *folder*, if there is one."""
         who = status.supervisor(folder)
         if who is not None and process.alive(who):
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError):  # it has ended since the check above
                 os.kill(who["pid"], number)
 
     def _end(self, run: str) -> None:

@@ -64,7 +64,7 @@ def _is_short(image: str | None) -> bool:
 def _find_registry(image: str) -> dict[str, Any]:
     try:
         return {"no_registry": True} if container_engine.is_found_nowhere(image) else {}
-    except OSError:
+    except OSError:  # podman cannot be started: another check reports that
         return {}
 
 

@@ -35,6 +35,7 @@ def way_out(exc: OSError) -> str | None:
 
 def full_disk(folder: Path) -> str:
     """Return a message if the disk of *folder* has no room for what a run writes, or an empty string."""
+    # The folder may not exist yet, and the caller has an error of its own.
     with contextlib.suppress(OSError):
         disk = os.statvfs(folder)
         if disk.f_bavail * disk.f_frsize < LEAST_BYTES:

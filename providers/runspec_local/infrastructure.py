@@ -268,6 +268,7 @@ def _context(folder: Path) -> dict[str, Any]:
     try:
         name = json.loads((own / "config.json").read_text())["currentContext"]
     except (OSError, ValueError, LookupError, TypeError):
+        # Without a file of docker's, its default context is in use.
         return {}
     (folder / "contexts").symlink_to(own / "contexts")
     return {"currentContext": name}

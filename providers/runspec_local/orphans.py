@@ -38,7 +38,7 @@ def find(root: Path, known: Collection[str]) -> Iterator[Orphan]:
 def _is_young(folder: Path) -> bool:
     try:
         return time.time() - folder.stat().st_mtime < YOUNG_S
-    except FileNotFoundError:
+    except FileNotFoundError:  # another process has deleted the folder since it was listed
         return False
 
 

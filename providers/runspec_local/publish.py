@@ -56,7 +56,7 @@ def _remove(path: Path, top: Path) -> None:
     _stay(path, top)
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         path.unlink()
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # ENOTEMPTY: the folder has other files, and stays
         while (path := path.parent) != top:
             path.rmdir()
 

@@ -137,7 +137,7 @@ def _process(node: Node, folder: Path) -> tuple[int, dict[str, str]]:
         if who is not None and process.parent(pid) == who["pid"]:
             try:
                 pairs = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            except OSError:
+            except OSError:  # this process has ended, or belongs to another user
                 continue
             if marked <= set(pairs):
                 return pid, dict(os.fsdecode(pair).split("=", 1) for pair in pairs if b"=" in pair)

@@ -46,7 +46,7 @@ def supervisor(folder: Path) -> dict[str, Any] | None:
     """
     try:
         started = _kept(folder / "started.json", {"pid", "ticks", "boot"})
-    except RemoteError:
+    except RemoteError:  # pid 0 never runs, so that a run without a supervisor counts as ended
         return process.supervisor_in(folder) or {"pid": 0, "ticks": -1, "boot": process.boot_id()}
     return process.supervisor_in(folder) if started is None else started
 
@@ -75,6 +75,7 @@ def _kept(path: Path, names: set[str]) -> dict[str, Any] | None:
     except OSError as exc:
         why = (exc.strerror or str(exc)).lower()
     except (ValueError, AttributeError):
+        # Not JSON, or JSON but no object: reported as damaged below.
         pass
     hint = f"restore the file, or move {path.parent} away after all processes of the run have ended"
     raise RemoteError(f"{path}: {why}", hint)

@@ -44,6 +44,7 @@ def put(bundle: Bundle, path: Path, progress: Progress) -> None:
 def _sweep(path: Path) -> None:
     """Remove temporary folders for *path* of processes that have died: their locks are free."""
     for left in path.parent.glob(f".new-{path.name}-*"):
+        # The lock is held: its process is alive.
         with contextlib.suppress(OSError), _locked(left, fcntl.LOCK_NB):
             _take_away(left, ignore_errors=True)
 
@@ -58,6 +59,7 @@ def _fresh(path: Path) -> Iterator[Path]:
             try:
                 stack.enter_context(_locked(fresh))
             except FileNotFoundError:
+                # Another process took the unlocked folder for abandoned: make another one.
                 continue
             except OSError as exc:
                 if exc.errno not in file_lock.NO_LOCKS:

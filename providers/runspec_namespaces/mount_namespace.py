@@ -161,6 +161,7 @@ def enter(
         if f"/{entry.name}" in tops:
             continue
         if entry.is_symlink():
+            # The kept root has it from an earlier process.
             with contextlib.suppress(FileExistsError):
                 os.symlink(os.readlink(entry.path), f"/{entry.name}")
         elif root is not None and _is_free(
@@ -394,6 +395,7 @@ def begin(root: str, confinement: Confinement, argv: Sequence[str]) -> None:
     here = os.getcwd()
     take_rights()
     enter(Path("/"), (), Path(root) if root else None, confinement)
+    # The new root does not have this folder: the process stays in /.
     with contextlib.suppress(FileNotFoundError):
         os.chdir(here)
     os.execvp(argv[0], [*argv])
@@ -425,7 +427,7 @@ def confined_to(writable: Sequence[Path], kept: Path, seen: Sequence[str] = ()) 
 def homes() -> list[str]:
     """Return the home folders of this user: the one in HOME, and that of the passwd database."""
     homes_found = {os.path.realpath(os.path.expanduser("~"))}
-    with contextlib.suppress(KeyError):
+    with contextlib.suppress(KeyError):  # containers run as users that passwd does not list
         homes_found.add(os.path.realpath(pwd.getpwuid(os.geteuid()).pw_dir))
     return sorted(
         path for path in homes_found if os.path.isdir(path) and path not in ("/", *PRIVATE)

@@ -261,14 +261,14 @@ class ParallelClusterClient:
         return self._ask_or(Status(State.GONE), lambda slurm: slurm.state(run))
 
     def cancel(self, run: str) -> None:
-        with contextlib.suppress(NotThere):
+        with contextlib.suppress(NotThere):  # the jobs ended with their cluster
             self.ask(lambda slurm: slurm.cancel(run))
 
     def reconcile(self, run: str) -> Sequence[str]:
         return self._ask_or((), lambda slurm: slurm.reconcile(run))
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
-        with contextlib.suppress(NotThere):
+        with contextlib.suppress(NotThere):  # the tasks ended with their cluster
             self.ask(lambda slurm: slurm.stop(run, tasks))
 
     def release(

@@ -28,7 +28,7 @@ def survey(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
         return {}
     try:
         pcluster = install.find_pcluster(options)
-    except RunspecError:
+    except RunspecError:  # planning installs nothing: `check` notes that the schema was not asked
         return {}
     interpreter = pcluster and install.python(pcluster)
     if interpreter is None:
@@ -37,6 +37,7 @@ def survey(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
     # A check takes over a second, and its answer to the same configuration does not change.
     asked = digest([str(interpreter), _changed(interpreter), wanted])
     cached = state_folder() / "parallelcluster" / "schema" / f"{asked[:32]}.json"
+    # No such file, or one that was cut off: ask the library again.
     with contextlib.suppress(OSError, ValueError):
         return {"schema": json.loads(cached.read_text())}
     said = ask(interpreter, [wanted])
@@ -72,7 +73,7 @@ def _changed(interpreter: Path) -> float:
 
 
 def _keep(path: Path, schema: Mapping[str, Any]) -> None:
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # the answer is only kept to save time
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd, fresh = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(fd, "w") as file:

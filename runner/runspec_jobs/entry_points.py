@@ -78,7 +78,7 @@ def _is_special(path: object) -> bool:
 def _entries(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
-    except OSError:
+    except OSError:  # sys.path may name folders that do not exist
         return []
 
 
@@ -90,7 +90,7 @@ def _in_folder(folder: str, group: str) -> Iterator[EntryPoint]:
     try:
         with open(os.path.join(folder, FILE), encoding="utf-8") as file:
             text = file.read()
-    except OSError:
+    except OSError:  # most packages have no entry points
         return
     # Most packages offer nothing to this group, and their files need not be parsed.
     if f"[{group}]" not in text:

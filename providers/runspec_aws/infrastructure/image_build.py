@@ -131,6 +131,7 @@ def _keep_context(folder: Path) -> dict[str, str]:
     try:
         current = json.loads((own / "config.json").read_text()).get("currentContext")
     except (OSError, ValueError, AttributeError):
+        # No such file, or none of docker's: then docker's default context is in use.
         return {}
     return {"currentContext": current} if isinstance(current, str) else {}
 

@@ -199,6 +199,7 @@ def find_login(host: str) -> Login | None:
         try:
             known = json.loads(file.read_text())
         except (OSError, ValueError):
+            # Podman's file and docker's are optional; the next one may have the login.
             continue
         if isinstance(known, dict) and (found := _login_of(known, host)):
             return found
@@ -230,7 +231,7 @@ def _login_of(known: Mapping[str, Any], host: str) -> Login | None:
 def _read_login(encoded: str) -> Login | None:
     try:
         user, _, password = base64.b64decode(encoded).decode().partition(":")
-    except ValueError:
+    except ValueError:  # damaged, or not in base64: as if there were no login
         return None
     return Login(user, password)
 
@@ -249,4 +250,5 @@ def _ask_helper(name: str, host: str) -> Login | None:
         found = json.loads(done.stdout)
         return Login(found["Username"], found["Secret"])
     except (OSError, subprocess.SubprocessError, ValueError, LookupError):
+        # The helper is missing or has no login for this host.
         return None

@@ -120,6 +120,6 @@ def _read_quotas(session: Session) -> dict[str, int | None]:
         try:
             with translated(f"the quota {code}"):
                 quotas[what] = int(got(got(ask(), "Quota"), "Value"))
-        except RunspecError:
+        except RunspecError:  # a login may set up an account without the right to read quotas
             continue
     return quotas

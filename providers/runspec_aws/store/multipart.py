@@ -62,6 +62,7 @@ def put(session: Session, key: str, blocks: Iterable[Content], size: int) -> Non
     try:
         sent = _send(session, where, parts(blocks, max(LEAST_BYTES, -(-size // PARTS))), uploaded)
     except Conflict:
+        # The conflict is the error to report.
         with contextlib.suppress(RunspecError):
             _abort(session, key, upload)
         raise

@@ -36,7 +36,7 @@ class _Bucket(NamedTuple):
     def holds(self, key: str) -> bool:
         try:
             return len(key.encode()) <= KEY_BYTES
-        except UnicodeEncodeError:
+        except UnicodeEncodeError:  # a file name with bytes that are not UTF-8 cannot be a key
             return False
 
     def read_all(self, keys: Sequence[str]) -> list[bytes | None]:

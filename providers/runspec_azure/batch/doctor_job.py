@@ -126,7 +126,7 @@ def _check_quota(decision: Decision, subscription: Subscription) -> Finding:
         free = [
             left for spot in spots for left in [_count_free(subscription, machine.family, spot)]
         ]
-    except RunspecError as exc:
+    except RunspecError as exc:  # a missing right to read quotas says nothing about the job
         return Finding(f"doctor cannot check quotas: {exc.message}", True, exc.hint, unknown=True)
     known = [left for left in free if left is not None]
     if len(known) < len(free) and not any(left >= need for left in known):

@@ -187,7 +187,7 @@ def simple(line: str) -> list[str] | None:
         return None
     try:
         return shlex.split(line) or None
-    except ValueError:
+    except ValueError:  # an open quotation mark: only a shell can say what it means
         return None
 
 

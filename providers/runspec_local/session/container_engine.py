@@ -54,7 +54,7 @@ def _has_server(text: str) -> bool:
     """Return whether docker's daemon runs: the command answers without it, but then has no server version."""
     try:
         return bool(json.loads(text).get("Server"))
-    except ValueError:
+    except ValueError:  # an old version, or a program that only has docker's name
         return False
 
 
@@ -104,6 +104,7 @@ def is_found_nowhere(image: str) -> bool:
     try:
         return said.returncode == 0 and not json.loads(said.stdout).get("search")
     except (ValueError, AttributeError):
+        # The output of a later version: rather no problem than a wrong one.
         return False
 
 

@@ -76,7 +76,7 @@ def _all(cdi: Sequence[Path], devices: Path) -> Found:
         done = _said(LIST)
     except TimeoutError:
         return Found((), f"nvidia-smi did not answer in {ANSWER_S:.0f} s")
-    except OSError:
+    except OSError:  # nvidia-smi is not installed; containers may use GPUs all the same
         return _without_driver_tool(cdi, devices)
     gpus = tuple(listed(done.stdout))
     if done.returncode and not gpus:
@@ -107,7 +107,7 @@ def _without_instances(gpus: Sequence[Gpu]) -> list[Gpu]:
     whole = [gpu for gpu in gpus if not gpu.is_instance]
     try:
         modes = _said(MODES).stdout if whole else ""
-    except OSError:
+    except OSError:  # nvidia-smi is not installed, and so no GPU was listed by it
         return []
     divided = {line.partition(",")[0] for line in modes.splitlines() if re.fullmatch(ENABLED, line)}
     return [gpu for gpu in whole if gpu.index in divided]
@@ -157,7 +157,7 @@ def cdi_names(folders: Sequence[Path] = CDI) -> tuple[str, ...]:
         for path in sorted(folder.glob("*")):
             try:
                 text = path.read_text(errors="replace")
-            except OSError:
+            except OSError:  # a folder, or a file that only root can read
                 continue
             if path.suffix in (".yaml", ".json") and "nvidia.com/gpu" in text:
                 names |= dict.fromkeys(re.findall(CDI_NAME, text))

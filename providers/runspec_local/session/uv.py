@@ -124,8 +124,9 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     """Stop *process* and the processes it started, if it has not ended: SIGTERM first, then SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError):  # the group has ended since `poll`
                 os.killpg(process.pid, number)
+            # Still running: SIGKILL follows, and cannot be ignored.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(STOP_S)
 

@@ -57,13 +57,14 @@ class Child:
             self.asked = self.asked or number == signal.SIGTERM
             try:
                 os.killpg(self.process.pid, number)
-            except ProcessLookupError:
+            except ProcessLookupError:  # the group has ended, and is reaped by the loop
                 pass
 
     def let_go(self) -> None:
         """Close its standard input, so that it ends; a signal would make an engine print an error to the log."""
         assert self.process.stdin is not None, "BUG: it has no input"
         self.process.stdin.close()
+        # An engine that hangs: its container is removed by name.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(LET_GO_S)
         self.reap()
@@ -128,7 +129,7 @@ def start_sampler(folder: Path, job: Mapping[str, Any]) -> int | None:
         return None
     try:
         pid = os.fork()
-    except OSError:
+    except OSError:  # too many processes: a job can do without the record of its usage
         return None
     if pid == 0:
         try:

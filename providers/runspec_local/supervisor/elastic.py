@@ -79,7 +79,7 @@ def over(job: Mapping[str, Any], task: int) -> bool:
     """Return whether *task* has ended according to the state of its nodes, which then end by themselves."""
     try:
         state = json.loads(Path(job["folder"], "elastic", str(task), "state").read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # no node has written the state yet
         return False
     return bool(state.get("phase") == "done")
 

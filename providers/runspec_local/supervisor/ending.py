@@ -92,7 +92,7 @@ def add(kept: Events, end: Mapping[str, Any], asked: Callable[[], bool]) -> None
         sys.stderr.write(f"runspec: cannot record how the job ended: {exc.strerror or exc}\n")
     while time.monotonic() < until and not asked():
         time.sleep(FULL_PAUSE_S)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the disk is still full
             kept.flush()
             return
 

@@ -46,7 +46,7 @@ def _stat(pid: int) -> list[bytes] | None:
     """Return the fields from the third on: the second is the name, which may contain spaces."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
+    except OSError:  # the process has ended
         return None
     fields = stat.rpartition(b")")[2].split()
     return None if fields[0] in (b"Z", b"X") else fields
@@ -83,7 +83,7 @@ def _command_lines() -> Iterator[tuple[int, list[bytes]]]:
             try:
                 line = Path("/proc", name, "cmdline").read_bytes()
                 is_ours = os.stat(f"/proc/{name}").st_uid == os.geteuid()
-            except OSError:
+            except OSError:  # the process has ended since /proc was listed
                 continue
             if line and is_ours:
                 yield int(name), line.rstrip(b"\0").split(b"\0")
@@ -114,7 +114,7 @@ def has_children() -> bool:
     try:
         while os.waitpid(-1, os.WNOHANG) != (0, 0):
             pass
-    except ChildProcessError:
+    except ChildProcessError:  # ECHILD: all children have been reaped
         return False
     return True
 
@@ -150,7 +150,7 @@ def belonging(run: str) -> Iterator[int]:
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
             try:
                 environment = Path(entry.path, "environ").read_bytes()
-            except OSError:
+            except OSError:  # the process has ended, or belongs to another user
                 continue
             if mark in environment.split(b"\0"):
                 yield int(entry.name)
@@ -165,7 +165,7 @@ def end_all(run: str | None, grace_s: float, others: Callable[[], Iterator[int]]
         for pid in pids if number is signal.SIGKILL else pids - asked:
             try:
                 os.kill(pid, number)
-            except ProcessLookupError:
+            except ProcessLookupError:  # it has ended since it was listed
                 continue
         asked |= pids
         time.sleep(KILL_PAUSE_S)

@@ -73,6 +73,7 @@ def _claimed(folder: Path, supervisor: int) -> bool:
     try:
         return bool(json.loads((folder / "started.json").read_bytes())["pid"] == supervisor)
     except (OSError, ValueError, LookupError, TypeError):
+        # No file, or an incomplete one: no supervisor has claimed the run.
         return False
 
 
@@ -85,7 +86,7 @@ def settle(folder: Path) -> None:
     grace_s = (_job(folder) or {}).get("grace_s", limits.UNKNOWN_GRACE_S)
     try:
         lock = _lock(folder)
-    except OSError:
+    except OSError:  # the run was deleted, or its disk has no locks
         return
     try:
         until = time.monotonic() + grace_s + KILL_S

@@ -243,7 +243,7 @@ class Supervisor:
         self.poll.poll(pause)
         try:
             os.read(self.wake, 512)
-        except BlockingIOError:
+        except BlockingIOError:  # the pipe is empty: a process ended, or the time has come
             pass
 
     def _look(self) -> None:
@@ -445,6 +445,7 @@ class Supervisor:
             names = [node.container for node in nodes]
             names += [nodes[0].network] if attempt.network is not None else []
             for name in names:
+                # The engine does not start; the next attempt has containers of other names.
                 with contextlib.suppress(OSError):
                     remove_container(self.job["engine"], name)
             if attempt.network is not None:

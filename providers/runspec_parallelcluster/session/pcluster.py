@@ -161,7 +161,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 def _json(out: str) -> dict[str, Any] | None:
     """Return the JSON object in *out*, which may have warnings of Python or Node.js before it, or None."""
     for start in (match.start() for match in re.finditer(r"^\{", out, re.MULTILINE)):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError):  # a line of a warning that begins with a brace
             document, _ = json.JSONDecoder().raw_decode(out[start:])
             if isinstance(document, dict):
                 return document

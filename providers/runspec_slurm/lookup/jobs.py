@@ -331,6 +331,7 @@ class Jobs:
             return
         self._unkept.discard(run)
         content = json.dumps(states.to_json(self._ended[run]))
+        # Only a copy, which another command can write while the controller knows the jobs.
         with contextlib.suppress(RunspecError):
             if text := self.store.put_new(content, "runs", run, "last"):
                 self._ended[run] = states.from_json(json.loads(text))

@@ -73,6 +73,7 @@ def started(argv: Sequence[str], err: IO[bytes], fed: bool) -> Iterator[subproce
         process.wait()
         for stream in (process.stdin, process.stdout):
             if stream is not None:
+                # A broken pipe: the command has ended without reading all of its input.
                 with contextlib.suppress(OSError):
                     stream.close()
 

@@ -101,6 +101,7 @@ class SharedShell:
             if process is None or process.poll() is not None:
                 return False
             assert process.stdin is not None, "BUG: stdin is a pipe"
+            # A shell that does not end in time is killed below.
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 process.stdin.close()
                 process.wait(self.timing.shell_exit_s)

@@ -185,6 +185,7 @@ class WorkspaceStore:
     def nearby(self, do: Callable[[LocalWorkspace], Found]) -> tuple[Found] | None:
         """Return the result of *do* on a local workspace; None if a script has to be run instead."""
         if self.near is not None:
+            # The script meets the same error, and its words name the cause.
             with contextlib.suppress(OSError):
                 return (do(self.near),)
         return None

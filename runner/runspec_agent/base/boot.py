@@ -341,6 +341,7 @@ class Store:
                 if answer.status not in PASSING and not self._adjusted(answer):
                     return answer
             except (OSError, http.client.HTTPException):
+                # The last attempt, after the loop, raises it.
                 pass
             time.sleep(0.25 * 2**count)
         answer = take(self.send_once(ask))
@@ -470,6 +471,7 @@ def locked_folder() -> str:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError:
+            # The file system has no locks: then no other process removes the folder either.
             return folder
         try:
             os.stat(folder)

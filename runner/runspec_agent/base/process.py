@@ -34,6 +34,7 @@ def _find_prctl() -> Optional[Callable[[int, int], int]]:
 
         prctl = ctypes.CDLL(None).prctl
     except (ImportError, OSError, AttributeError):
+        # Without prctl, descendants that leave the session are not adopted.
         return None
     return lambda option, value: int(prctl(option, value, 0, 0, 0))
 
@@ -230,7 +231,7 @@ def reap(children: Iterable[Child]) -> bool:
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
+        except ChildProcessError:  # ECHILD: there are no children left
             return False
         if pid == 0:
             return True

@@ -191,7 +191,7 @@ def _create(path: str, content: str) -> bool:
     files.write(part, content.encode("ascii"), durable=True)
     try:
         os.link(part, path)
-    except FileExistsError:
+    except FileExistsError:  # another node was faster; the file shows whose content it has
         pass
     created = os.stat(part).st_nlink == 2
     files.remove(part)

@@ -140,7 +140,7 @@ class Account:
         try:
             found = self.bucket.get("{}{}{},{}".format(self.prefix, NODES, name_of(node), LEAVING))
             return (found or b"").decode("utf-8", "replace")
-        except Failure:
+        except Failure:  # the reason is only for people, so the change is recorded without it
             return ""
 
     def _close(self, first: int, now: float) -> None:
@@ -173,7 +173,7 @@ class Account:
         try:
             found = self.bucket.get(self.prefix + PROGRESS)
             return None if found is None else Mark(**json.loads(found.decode("ascii")))
-        except (Failure, ValueError, TypeError):
+        except (Failure, ValueError, TypeError):  # without it, the costs of one change are unknown
             return None
 
     def _put(self, key: str, record: Dict[str, Any]) -> None:

@@ -191,7 +191,7 @@ class FencedSaver(Saver):
             self._followed.add(output.name)
         try:
             spared = self._spared(output)
-        except Failure:
+        except Failure:  # nothing is deleted unless the store says what is still needed
             return
         output.collect(spared)
 

@@ -179,5 +179,5 @@ class Member(threading.Thread):
                     ask = work.send(reply)
                     self.requests[ask.verb] = self.requests.get(ask.verb, 0) + 1
                 reply = self._does[ask.verb](ask)
-        except StopIteration as end:
+        except StopIteration as end:  # a generator ends with this exception, which has its result
             return end.value

@@ -91,6 +91,7 @@ class Peers(threading.Thread):
             )[0]
             connection = socket.socket(family, kind, proto)
         except OSError:
+            # The address is unknown or cannot be reached: the lease decides about this node.
             return
         connection.setblocking(False)
         code = connection.connect_ex(address)

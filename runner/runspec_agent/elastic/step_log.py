@@ -21,7 +21,7 @@ def last(path: str) -> Optional[Step]:
             stream.seek(max(0, found.st_size - LINE))
             whole = stream.read().rpartition(b"\n")[0]
         return Step(int(whole.split(b"\n")[-1]), found.st_mtime)
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # no step yet, or the program has cut its file
         return None
 
 

@@ -152,7 +152,7 @@ class Handler:
         if self._serve is not None and view["rank"] == 0:
             try:
                 self._served = self._serve(view["leader"], view["port"])
-            except RuntimeError:
+            except RuntimeError:  # torch's error for a port in use
                 return False
         return True
 

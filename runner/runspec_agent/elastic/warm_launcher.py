@@ -59,7 +59,7 @@ class Launcher:
             sent = connection.sendmsg([text], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
             connection.sendall(text[sent:])
             return connection
-        except OSError:
+        except OSError:  # no process listens yet: the worker starts anew
             return None
 
     def run(self) -> None:

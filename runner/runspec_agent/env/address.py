@@ -56,7 +56,7 @@ def _of_container(url: str) -> Optional[str]:
             for address in network.get("IPv4Addresses") or ():
                 if address:  # empty in the network mode `host`
                     return str(address)
-    except (OSError, ValueError, HTTPException):
+    except (OSError, ValueError, HTTPException):  # not on ECS: the next way finds the address
         pass
     return None
 
@@ -139,6 +139,6 @@ def here(host: str) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             sock.bind((host, 0))
-        except OSError:
+        except OSError:  # EADDRNOTAVAIL: no interface of this machine has it
             return False
         return True

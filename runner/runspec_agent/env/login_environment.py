@@ -135,7 +135,7 @@ def _end(shell: "subprocess.Popen[bytes]") -> None:
         try:
             shell.wait(HANG_UP_S)
             return
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired:  # a login shell may trap SIGHUP: SIGKILL is next
             continue
 
 

@@ -30,7 +30,7 @@ def made(zipapp: str, path: str) -> Dict[str, bytes]:
                 codes[os.path.basename(name)] = content
     try:
         _put(path, marshal.dumps(codes))
-    except OSError:
+    except OSError:  # a full disk: then each task compiles the agent for itself
         pass
     return codes
 

@@ -457,7 +457,7 @@ def _name_owner() -> None:
     """Set USER and LOGNAME if they are missing: a login shell would start five programs in each task to find them."""
     try:
         owner = pwd.getpwuid(os.getuid())
-    except KeyError:
+    except KeyError:  # the node does not know the user of the job
         return
     for name, value in (
         ("HOME", owner.pw_dir),

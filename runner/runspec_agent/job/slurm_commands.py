@@ -46,6 +46,7 @@ def shown(job: str, env: Mapping[str, str]) -> Dict[str, str]:
             argv, env=dict(env), stdin=subprocess.DEVNULL, timeout=LONGEST_S
         )
     except (OSError, subprocess.SubprocessError):
+        # The controller is busy: the caller goes on without.
         return {}
     pairs = [word.partition("=") for word in text.decode("utf-8", "replace").split()]
     return {name: value for name, _, value in pairs}

@@ -71,13 +71,13 @@ class LossyText(io.TextIOWrapper):
     def write(self, text: str) -> int:
         try:
             return super().write(text)
-        except OSError:
+        except OSError:  # a full disk must not end the agent, which still has to save
             return len(text)
 
     def flush(self) -> None:
         try:
             super().flush()
-        except OSError:
+        except OSError:  # as in `write`
             pass
 
 

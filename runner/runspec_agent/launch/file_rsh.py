@@ -100,7 +100,7 @@ def _copy(path: str, offset: int, stream: BinaryIO) -> int:
         with open(path, "rb") as source:
             source.seek(offset)
             content = source.read()
-    except FileNotFoundError:
+    except FileNotFoundError:  # the other node has printed nothing yet
         return 0
     if content:
         stream.write(content)

@@ -62,6 +62,6 @@ def _takes(pid: int, number: int) -> bool:
                 re.findall(r"^(Name|SigBlk|SigCgt):\s*(.*)$", stream.read(), re.MULTILINE)
             )
         handled = int(fields["SigBlk"], 16) | int(fields["SigCgt"], 16)
-    except (OSError, KeyError, ValueError):
+    except (OSError, KeyError, ValueError):  # the process has ended since it was listed
         return False
     return bool(handled >> (number - 1) & 1) and fields["Name"] not in (OURS, *LAUNCHERS)

@@ -152,7 +152,7 @@ class ExitBarrier(threading.Thread):
         """Return whether all other nodes have ended, or the store does not say."""
         try:
             self.take_in()
-        except Failure:
+        except Failure:  # without the store, nobody can be waited for
             return True
         return len(self._codes) == self.nodes - 1
 
@@ -162,7 +162,7 @@ class ExitBarrier(threading.Thread):
             self.beat()
         except NoSpace:
             return True
-        except Failure:
+        except Failure:  # any other failure may pass: the store is not known to be full
             pass
         return False
 

@@ -94,6 +94,7 @@ def last_length(index: str) -> int:
             stream.seek(max(0, stream.tell() - LAST_BYTES))
             return int(stream.read().split(b"\n")[-2].split()[0])
     except (OSError, ValueError, IndexError):
+        # An attempt that printed nothing leaves an empty index, or none.
         return 0
 
 

@@ -175,7 +175,7 @@ def get(
         try:
             _get_one(bucket, prefix, path)
             return
-        except Failure:
+        except Failure:  # the error about the prefix is raised below
             pass
         raise
     if keys:

@@ -156,5 +156,5 @@ def _set(path: str, mode: Optional[int], mtime_ns: int) -> None:
         if mode is not None:
             os.chmod(path, mode)
         os.utime(path, ns=(mtime_ns, mtime_ns))
-    except OSError:
+    except OSError:  # the content is restored, which is what matters
         pass

@@ -75,7 +75,7 @@ class Usage(threading.Thread):
             self._kept_s = now
             try:
                 self.bucket.put(self.key, series.document())
-            except (OSError, Failure):
+            except (OSError, Failure):  # usage is not worth failing a job
                 pass
 
     def finish(self) -> None:

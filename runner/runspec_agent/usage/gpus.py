@@ -86,7 +86,7 @@ class GpuMeter:
         while not ended:
             try:
                 part = os.read(self._output, LINE_BYTES)
-            except BlockingIOError:
+            except BlockingIOError:  # all that was printed so far has been read
                 break
             except OSError:  # all other ends are closed: pty(7)
                 part = b""

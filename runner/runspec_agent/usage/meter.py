@@ -74,6 +74,7 @@ class OwnUsage:
             group.memory_bytes()
             return group.members() <= family
         except (OSError, ValueError, KeyError):
+            # Without these files of the group, processes are counted one by one.
             return False
 
     def read(self) -> Tuple[float, int]:

@@ -84,6 +84,7 @@ class PersistentForward:
         assert self._process.stdin, "BUG: it was asked for"
         self._closing = True
         self._process.stdin.close()  # the keeper then ends the program
+        # `end_process` kills what does not end in time.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(LEAVE_S)
         end_process(self._process)

@@ -59,7 +59,7 @@ class Socket:
             self._sock.sendall(data)
 
     def finish(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the other side has closed the connection already
             self._sock.shutdown(socket.SHUT_WR)
 
     def close_reading(self) -> None:

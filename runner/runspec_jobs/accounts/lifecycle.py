@@ -368,6 +368,6 @@ def _remove_profile(record: SetupRecord) -> Path | None:
             return None
         trust.remove(path)
         path.unlink()
-    except OSError:
+    except OSError:  # the user has deleted the profile
         return None
     return path

@@ -81,5 +81,5 @@ def _is_same_but(old: str, new: str, provider: str, settings: Mapping[str, Any])
 def _read(text: str) -> Value | None:
     try:
         return reader.read(text.encode()).value
-    except reader.YamlError:
+    except reader.YamlError:  # text that is not YAML differs from any other
         return None

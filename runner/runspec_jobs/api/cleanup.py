@@ -94,7 +94,7 @@ def list_shared() -> Kept:
     costs: dict[StandingCost, None] = {}
     try:
         steps_of = end.list_shared_steps()
-    except Damaged:
+    except Damaged:  # `destroy_shared` reports the damage when it is confirmed
         return Kept((), ())
     for record, steps in steps_of:
         titles += [step.title for step in steps]
@@ -228,7 +228,7 @@ def destroy_expired(now_s: float | None = None) -> Iterator[Expired]:
             end.destroy(record, _Impatient())
             run_record.forget_ttl(life.run)
             yield Expired(life.run, life.ttl_s, ended_at)
-        except _Busy:
+        except _Busy:  # another command works on the run: the next one destroys it
             continue
         except RunspecError as exc:
             run_record.note_ttl(life.run, life.ttl_s, ended_at, failed=True)

@@ -60,7 +60,7 @@ def import_job(file: Path, second: Path | None, provider: str | None = None) -> 
     for name, attempt in tries:
         try:
             imported[name] = attempt()
-        except OtherFormat:
+        except OtherFormat:  # each importer looks at the content; one of them may know it
             continue
         except UsageError as exc:
             broken.setdefault(str(exc), exc)

@@ -96,6 +96,7 @@ class Run:
 
     def __repr__(self) -> str:
         """Return the id, and the state if the run has ended; no service is asked."""
+        # A repr must not raise: notebooks and debuggers call it.
         with contextlib.suppress(RunspecError):
             memory = self.record.read_memory()
             state = "destroyed" if memory.deleted else memory.status and str(memory.status.state)

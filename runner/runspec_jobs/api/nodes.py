@@ -96,6 +96,7 @@ class Forwarded:
                 if status.state.terminal:
                     return status
             except RunspecError:
+                # An outage, or expired credentials: the job goes on, and so does the wait.
                 pass
             # In short pieces, so that Ctrl-C ends the wait at once.
             for _ in range(int(pause_s / SLEEP_S)):
@@ -169,7 +170,7 @@ def await_shell(
 
     try:
         return run.follow(part, on_event=on_event, stops=False, publishes=False, sleep=pause)
-    except _Ready:
+    except _Ready:  # raised by `pause` above
         return None
 
 

@@ -142,7 +142,7 @@ def _is_unchanged(name: str) -> bool:
     """Return whether the file *name* has the content that was trusted."""
     try:
         return trust.is_trusted(Path(name), source.read_file(Path(name)).data)
-    except UsageError:
+    except UsageError:  # the file was deleted, or is not text
         return False
 
 

@@ -94,5 +94,5 @@ def read_spec(record: Record) -> Spec | None:
     """Return the spec of a run, or None if this version of runspec cannot read it."""
     try:
         return record.spec
-    except Damaged:
+    except Damaged:  # an older or newer version wrote it, with fields that this one refuses
         return None

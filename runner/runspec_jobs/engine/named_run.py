@@ -117,7 +117,7 @@ def _is_alive(record: Record) -> bool:
         if memory.want == "destroy" or not engine.is_made(record.plan, memory):
             return True
         return not clients.connect(record)[1].state(record.run).state.terminal
-    except Damaged:
+    except Damaged:  # a state that nobody knows: rather another run of the name
         return False
-    except RunspecError:
+    except RunspecError:  # its service does not answer, so it may be alive
         return True

@@ -22,6 +22,7 @@ def cancel(record: Record, damage: Damaged, reporter: Reporter) -> Status:
     Raises *damage*, with a way out, if the provider is not known or cannot do that.
     """
     _end(record, damage, reporter, delete=False)
+    # The jobs have ended, and the record is damaged anyway.
     with contextlib.suppress(RunspecError), record.open_journal(reporter.wait) as journal:
         if journal.memory.want == "run":
             journal.add("want", want="cancel")

@@ -375,7 +375,7 @@ def find_way_on(record: Record, status: Status) -> Way | None:
         sure = nodes * tasks <= LOOKED_FOR
         if sure and not _list_saved(record, None):
             return None
-    except RunspecError:
+    except RunspecError:  # only a hint: without the store there is none
         return None
     return Way(format_command(record), sure)
 

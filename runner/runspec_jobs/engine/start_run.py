@@ -303,6 +303,7 @@ def _is_equal_but_for_survey(old: Record, plan: model.Plan, inputs: PlanInputs) 
         facts = inputs.facts._replace(survey=before.survey)
         of_now = model.make_plan(inputs.provider, inputs.spec, model.PREVIEW, facts)
     except (Damaged, LookupError):
+        # The older run cannot be planned again: then it counts as different.
         return False
     return of_then.digest == of_now.digest
 

@@ -68,7 +68,7 @@ def add_nodes(record: Record, memory: RunState, status: Status) -> Status:
         with registry.translate_import_errors():
             _, client, _ = connect(record)
             return status._replace(nodes=client.state(record.run).nodes)
-    except RunspecError:
+    except RunspecError:  # the journal has the end of the run, which is what was asked for
         return status
 
 

@@ -278,7 +278,7 @@ class Walk:
             if name in BUILDER_IGNORES:
                 return parse_builder_rules(data.decode(), name)
             return parse_rules(data.decode(), ours=name == IGNORE)
-        except FileNotFoundError:
+        except FileNotFoundError:  # most folders have no ignore file
             return ()
         except (OSError, ValueError):
             self.add_trouble(Trouble.IGNORE_FILE, name)

@@ -23,7 +23,7 @@ def commit(folder: Path) -> str | None:
         for above in (folder, *folder.parents):
             if (git_folder := _find_git_folder(above / ".git")) is not None:
                 return _read_head(git_folder)
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # a damaged repository: the commit is only a note in the record
         pass
     return None
 

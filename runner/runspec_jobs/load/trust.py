@@ -32,7 +32,7 @@ def read_trusted() -> Mapping[str, str]:
     path = paths.find_home() / FILE
     try:
         content = json.loads(path.read_bytes())
-    except FileNotFoundError:
+    except FileNotFoundError:  # nothing was ever trusted
         return {}
     except OSError as exc:
         raise atomic_io.make_error(exc, path, "read") from exc

@@ -123,6 +123,7 @@ def _read_cursor(cursor: Path) -> tuple[str | None, int]:
         content = json.loads(cursor.read_bytes())
         return content["position"], int(content["size"])
     except (FileNotFoundError, ValueError, LookupError, TypeError):
+        # No copy was begun, or its cursor is damaged: copy from the beginning.
         return None, 0
 
 

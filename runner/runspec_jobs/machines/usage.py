@@ -105,6 +105,7 @@ def _parse_node(key: tuple[int, int], attempt: int, content: bytes, name: str) -
             points,
         )
     except (ValueError, LookupError, TypeError, AttributeError):
+        # A later version may write it in another way, and a status works without it.
         return None
 
 

@@ -84,7 +84,7 @@ def make_folder(path: Path) -> None:
         return
     # Not `parents=True`: each new folder needs its own mode, and its parent has to be synced.
     make_folder(path.parent)
-    with contextlib.suppress(FileExistsError):
+    with contextlib.suppress(FileExistsError):  # another process has made it since the check above
         os.mkdir(path, PRIVATE_FOLDER)
     sync_folder(path.parent)
 

@@ -152,7 +152,7 @@ def all_chains() -> list[ChainRecord]:
     """Return all chains on record that can be read, by name."""
     try:
         files = sorted(find_chains_folder().glob("*.json"))
-    except OSError:
+    except OSError:  # no chain was ever applied
         return []
     chains = []
     for file in files:

@@ -246,7 +246,7 @@ def _parse_events(bodies: Sequence[bytes]) -> Iterable[Event]:
     """
     try:
         events: Sequence[Event] = json.loads(f"[{b','.join(bodies).decode()}]")
-    except ValueError:
+    except ValueError:  # parse line by line, lazily, to find the line that is wrong
         return map(json.loads, bodies)
     return events
 

@@ -210,7 +210,7 @@ def _for_each_program(act: Callable[[Inner], object]) -> None:
                 act(context)
             except typer.Exit as exc:
                 raise SystemExit(exc.exit_code) from exc
-            except SystemExit:
+            except SystemExit:  # Typer exits after one program, and the others follow
                 continue
 
 

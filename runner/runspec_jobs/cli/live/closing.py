@@ -38,7 +38,7 @@ def log_end(run: Run, status: Status, *, reads: bool = True) -> Iterator[str]:
     """
     try:
         end = run.log_end(status, reads=reads)
-    except RunspecError:
+    except RunspecError:  # the run is over: its result is printed even if its log is not there
         return
     if end is None:
         return

@@ -29,7 +29,7 @@ def repeat(look: Callable[[], Iterable[str]], over: Callable[[], bool] = lambda:
                 if over():
                     return OK
                 sleep(EVERY_S)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # the usual way to end it, so no error
         return OK
 
 

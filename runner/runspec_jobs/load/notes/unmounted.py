@@ -30,7 +30,7 @@ def find_notes(spec: Spec, base: Path) -> Iterator[Problem]:
         try:
             # Only a file that exists here: a note about others would mostly be wrong.
             there = (base / name).is_file()
-        except (OSError, ValueError):
+        except (OSError, ValueError):  # a word that cannot be a path, such as one with a NUL
             continue
         if there:
             yield _note(spec, base, where, name)
