@@ -112,7 +112,9 @@ def test_two_machines_hold_a_run_and_both_end_it(
     assert left(region, tmp_path) == []
 
 
-def test_what_could_be_adopted_is_listed(region: Region, on: Machine, capsys: Capture) -> None:
+def test_list_remote_shows_runs_of_other_machines(
+    region: Region, on: Machine, capsys: Capture
+) -> None:
     on("one")
     assert run(["apply", write("true")]) == 0
     here = listed(capsys, "list")

@@ -157,7 +157,7 @@ def test_the_environments_of_a_queue_of_one_s_own_are_found() -> None:
     assert discover.survey(unknown) == {"environments": []}
 
 
-def test_all_that_is_made_says_what_it_is() -> None:
+def test_every_made_resource_has_a_tag_with_its_kind() -> None:
     assert run(["apply", write("echo")]) == 0
 
     made = [*definitions(), *batch().describe_job_queues()["jobQueues"]]
@@ -177,7 +177,7 @@ def test_a_definition_names_a_secret_and_does_not_hold_it() -> None:
     assert "s3cret" not in json.dumps(found, default=str)
 
 
-def test_what_was_left_switched_off_is_switched_on_again() -> None:
+def test_apply_enables_a_disabled_queue_again() -> None:
     """As by a destroy that was killed between its two calls."""
     assert run(["apply", write("echo once")]) == 0
     (queue,) = batch().describe_job_queues()["jobQueues"]
@@ -188,7 +188,7 @@ def test_what_was_left_switched_off_is_switched_on_again() -> None:
     assert batch().describe_job_queues()["jobQueues"][0]["state"] == "ENABLED"
 
 
-def test_of_all_that_is_taken_away_nothing_is_left(tmp_path: Path) -> None:
+def test_destroy_leaves_no_resource(tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "x").write_text("x")
     mounts = [{"name": "code", "source": "./code", "target": "/job/code"}]
@@ -202,7 +202,7 @@ def test_of_all_that_is_taken_away_nothing_is_left(tmp_path: Path) -> None:
     assert stored(batch(), tmp_path) == []
 
 
-def test_what_no_record_knows_is_found_and_taken_away(
+def test_gc_deletes_resources_without_a_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     assert run(["apply", write("echo once")]) == 0

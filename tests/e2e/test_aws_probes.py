@@ -52,7 +52,7 @@ def verdicts(found: dict[str, Any]) -> dict[str, str]:
     return {row["id"]: row["verdict"] for row in found["probes"]}
 
 
-def test_what_holds_is_confirmed_and_nothing_is_left(
+def test_probes_confirm_true_assumptions_and_leave_nothing(
     region: Region, tmp_path: Path, capsys: Capture
 ) -> None:
     keys = dict.fromkeys(jobs.KEYS, "x")
@@ -125,7 +125,9 @@ def reworded(message: str) -> ServiceError:
     return refused(message.replace("already exists", "is taken"))
 
 
-def test_what_cannot_be_had_is_no_verdict(region: Region, tmp_path: Path, capsys: Capture) -> None:
+def test_a_probe_without_its_means_has_an_unknown_verdict(
+    region: Region, tmp_path: Path, capsys: Capture
+) -> None:
     profile(tmp_path, subnets=[])
 
     found = probed(capsys, "--only", "aws-20")
@@ -150,7 +152,7 @@ def begun(region: Region) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize("way", ["probe", "gc", "elsewhere"])
-def test_what_a_killed_session_has_made_is_taken_away(
+def test_the_next_session_deletes_what_a_killed_one_made(
     region: Region, tmp_path: Path, capsys: Capture, way: str
 ) -> None:
     region.control("PUT", "settings", {"runnable_s": 3600.0})
@@ -187,7 +189,7 @@ def test_ctrl_c_ends_the_probes_and_takes_away_what_they_made(
     assert probe_leftovers.list_sessions("aws-batch") == []
 
 
-def test_what_cannot_be_taken_away_is_told_with_the_command(
+def test_a_probe_prints_how_to_delete_what_it_could_not_delete(
     region: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     """The rights to delete are missing; with them, gc does it later."""

@@ -101,7 +101,7 @@ def test_the_next_run_has_a_secret_of_its_own(
     assert len(kept(tmp_path)) == 2
 
 
-def test_secrets_of_runs_that_no_record_knows_are_found_and_taken_away(
+def test_gc_deletes_secrets_of_runs_without_a_record(
     region: Region, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that has the name alone, or belongs to another bucket, is somebody else's."""

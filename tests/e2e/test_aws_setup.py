@@ -142,7 +142,7 @@ def test_a_repeated_setup_makes_nothing_and_changes_no_profile(
     assert (list_things(account), PROFILE.read_bytes()) == (things, profile)
 
 
-def test_what_was_deleted_since_is_made_again_and_undone(account: Objects) -> None:
+def test_setup_makes_a_deleted_log_group_again_and_undo_deletes_it(account: Objects) -> None:
     assert set_up() == 0
     logs = client(account, "logs")
     logs.delete_log_group(logGroupName="/runspec/jobs")
@@ -302,7 +302,7 @@ def test_objects_keep_a_bucket_until_they_may_be_deleted(account: Objects, capsy
     assert list_things(account) == []
 
 
-def test_what_somebody_made_anew_is_not_deleted(account: Objects) -> None:
+def test_undo_spares_a_role_that_somebody_made_again(account: Objects) -> None:
     assert set_up() == 0
     iam, role = client(account, "iam"), {"RoleName": f"runspec-job-{REGION}"}
     iam.delete_role_policy(**role, PolicyName="runspec")

@@ -21,7 +21,7 @@ from tests.support.aws.emulated_account import (
 pytestmark = pytest.mark.slow
 
 
-def test_what_no_record_knows_is_found_and_taken_away(
+def test_gc_deletes_resources_without_a_record(
     region: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     run(["apply", write("sleep 60"), "--detach"])
@@ -41,7 +41,7 @@ def test_what_no_record_knows_is_found_and_taken_away(
     assert not any(j["running"] for j in jobs(region))
 
 
-def test_what_machines_are_made_by_is_found_and_taken_away_too(
+def test_gc_deletes_launch_templates_and_placement_groups(
     region: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     """They have no tags: a name that only looks like ours is somebody else's."""
@@ -82,7 +82,7 @@ def test_a_queue_with_anybodys_jobs_in_it_is_not_taken_away(
     assert [q["jobQueueName"] for q in batch.describe_job_queues()["jobQueues"]] == [queue]
 
 
-def test_what_one_user_destroys_the_other_may_still_need(
+def test_destroy_spares_shared_resources_that_another_user_needs(
     region: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     """Two records of equal specs: one queue, one definition, one upload, and a job that waits."""

@@ -90,7 +90,7 @@ def test_a_disk_and_fsx_for_lustre_are_one_template_of_the_environment(region: R
     assert ours() == []
 
 
-def test_what_machines_are_made_with_is_found_when_no_record_knows_it(
+def test_gc_finds_launch_templates_and_placement_groups(
     region: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     run(["apply", write("echo close", cluster={"placement": "close", "disk": "40GiB"})])

@@ -69,7 +69,7 @@ def parts_sent(objects: Objects) -> int:
     return len(re.findall(r"PUT \S+partNumber=", log))
 
 
-def test_what_has_arrived_is_not_sent_again(
+def test_a_repeated_upload_sends_no_part_twice(
     cut_off: str, objects: Objects, capsys: Capture
 ) -> None:
     there, before = len(arrived()), parts_sent(objects)

@@ -93,7 +93,7 @@ def test_a_cancelled_run_ends_and_says_so(account: AzureBatch, capsys: Capture) 
 
 
 @pytest.mark.essential
-def test_what_was_printed_outlives_its_machine(account: AzureBatch, capsys: Capture) -> None:
+def test_logs_outlive_their_machine(account: AzureBatch, capsys: Capture) -> None:
     write("echo one; echo two")
     found = said(capsys, "apply", "job.yaml")["run"]
     pools = {
@@ -179,7 +179,7 @@ def pool_of() -> Request:
     return Request("batch", "Pool_Add", {"body": body})
 
 
-def test_what_is_there_by_our_name_is_taken_if_it_is_ours(
+def test_an_existing_pool_or_job_is_used_only_if_runspec_made_it(
     account: AzureBatch, tmp_path: Path
 ) -> None:
     client = client_of(tmp_path)

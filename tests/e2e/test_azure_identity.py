@@ -60,7 +60,7 @@ def test_a_job_reaches_its_blobs_by_the_identity_of_its_machines_and_has_no_sign
     assert dict(account.world.pools) == {}
 
 
-def test_a_pool_with_an_identity_is_shared_and_found_when_nobody_knows_it(
+def test_a_pool_with_an_identity_is_shared_and_found_by_gc(
     account: AzureBatch, capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     managed(account)

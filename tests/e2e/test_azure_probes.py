@@ -59,7 +59,9 @@ def left(capsys: Capture) -> list[str]:
     return [row["what"] for row in json.loads(capsys.readouterr().out)["orphans"]]
 
 
-def test_what_holds_is_confirmed_and_nothing_is_left(account: AzureBatch, capsys: Capture) -> None:
+def test_probes_confirm_true_assumptions_and_leave_nothing(
+    account: AzureBatch, capsys: Capture
+) -> None:
     found = probed(capsys)
 
     assert verdicts(found) == ALL, [r for r in found["probes"] if r["verdict"] != "confirmed"]
@@ -125,7 +127,7 @@ def test_files_that_come_whole_whatever_part_is_asked_for_are_seen(
 @pytest.mark.parametrize(
     "way", ["probe", "gc", pytest.param("elsewhere", marks=pytest.mark.matrix)]
 )
-def test_what_a_killed_session_has_made_is_taken_away(
+def test_the_next_session_deletes_what_a_killed_one_made(
     account: AzureBatch, capsys: Capture, way: str
 ) -> None:
     account.control("PUT", "settings", {"node_s": 3600.0})

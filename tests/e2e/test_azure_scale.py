@@ -58,7 +58,7 @@ def asleep(account: AzureBatch) -> None:
     assert kinds(account) == [(0, 0)]
 
 
-def test_a_pool_without_machines_is_woken_by_a_job_and_for_all_of_it(
+def test_a_job_wakes_a_pool_with_machines_for_all_its_nodes(
     account: AzureBatch, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     """At its next evaluation, five minutes later, samples would say so: here there is none."""
@@ -150,7 +150,9 @@ def test_where_no_spot_machine_comes_others_do_after_a_while(
     wait(lambda: kinds(account) == [(0, 0)], "the pool is empty")
 
 
-def test_of_spot_machines_those_that_come_are_used(account: AzureBatch, capsys: Capture) -> None:
+def test_only_missing_spot_machines_are_replaced_by_on_demand_ones(
+    account: AzureBatch, capsys: Capture
+) -> None:
     """And only those that do not come are made up for."""
     account.control("PUT", "settings", {"low_priority_quota": 1})
     write("sleep 8", cluster={"capacity": "spot-then-on-demand"}, sweep={"n": [1, 2]})

@@ -52,7 +52,7 @@ def collected(capsys: Capture, *words: str) -> list[str]:
     return [" ".join(row.replace("/", " ").replace("-", " ").split()[:3]) for row in rows]
 
 
-def test_what_is_known_is_spared_and_what_is_forgotten_goes_with_all_it_left(
+def test_gc_spares_runs_on_record_and_deletes_all_of_others(
     stand: BatchAI, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture
 ) -> None:
     spec = write(run='cat "${mounts.code}/hello" > "${outputs.model}/x"', **FIELDS)
@@ -100,7 +100,7 @@ def test_above_a_quota_nothing_is_made_and_the_line_of_the_spec_is_named(
     assert run(["list"]) == 0 and "job-" not in capsys.readouterr().out
 
 
-def test_all_that_was_made_goes_in_order_and_what_was_there_stays(stand: BatchAI) -> None:
+def test_destroy_deletes_in_order_and_spares_what_existed_before(stand: BatchAI) -> None:
     assert run(["apply", write(run="true")]) == 0
 
     assert run(["destroy", "job"]) == 0

@@ -117,7 +117,7 @@ def test_a_push_that_was_killed_is_repeated_and_the_password_is_nowhere(
     assert [path.name for path in holding] == ["login.json"]
 
 
-def test_without_a_login_the_way_out_is_named(
+def test_a_push_without_a_login_names_the_command_to_log_in(
     region: Region, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context(tmp_path, "one\n")

@@ -43,7 +43,7 @@ def compare(job: Elastic) -> None:
     assert len(found["losses"]) == STEPS
 
 
-def test_it_computes_the_same_whatever_happens_to_its_nodes(made: Elastic) -> None:
+def test_an_elastic_job_computes_the_same_whatever_happens_to_its_nodes(made: Elastic) -> None:
     """Added, killed, the first one killed, cut off in silence, told to go, added again, all killed and one back."""
     made.start(0)
     made.run_with(0)
@@ -123,7 +123,7 @@ def test_a_schedule_of_nodes_that_come_and_go_as_told_loses_no_step(made: Elasti
     assert went(changes, "lost") == []
 
 
-def test_who_comes_late_has_nothing_to_do(made: Elastic) -> None:
+def test_a_node_that_starts_after_the_end_runs_no_program(made: Elastic) -> None:
     """The job is over: a node that starts then leaves at once, and begins no program."""
     made.start(0)
     made.run_with(0)
@@ -136,7 +136,7 @@ def test_who_comes_late_has_nothing_to_do(made: Elastic) -> None:
     assert "generation" not in made.said(1)
 
 
-def test_it_waits_for_the_fewest_nodes_that_it_may_have(tmp_path: Path) -> None:
+def test_an_elastic_job_waits_for_its_minimum_of_nodes(tmp_path: Path) -> None:
     """One of at least two runs nothing; two do, and when one goes the other stops."""
     job = Elastic(tmp_path, sgd(tmp_path, STEPS, 0.05), 2, 3)
     try:

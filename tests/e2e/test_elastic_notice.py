@@ -81,7 +81,7 @@ def nobody(job: Elastic) -> list[str]:
     return []
 
 
-def test_of_a_signal(start: Callable[..., Elastic]) -> None:
+def test_a_node_leaves_after_a_signal(start: Callable[..., Elastic]) -> None:
     job = start({}, nobody)
 
     job.tell(0, signal.SIGTERM)
@@ -89,7 +89,9 @@ def test_of_a_signal(start: Callable[..., Elastic]) -> None:
     check(job, "told to end")
 
 
-def test_of_a_signal_to_the_batch_script_of_slurm(start: Callable[..., Elastic]) -> None:
+def test_a_node_leaves_after_a_signal_to_its_slurm_batch_script(
+    start: Callable[..., Elastic],
+) -> None:
     """As at the end of its time, and before it makes room for another job."""
 
     def batch(job: Elastic) -> list[str]:
@@ -104,7 +106,7 @@ def test_of_a_signal_to_the_batch_script_of_slurm(start: Callable[..., Elastic])
     check(job, "told to end")
 
 
-def test_of_a_release(start: Callable[..., Elastic]) -> None:
+def test_a_released_node_leaves(start: Callable[..., Elastic]) -> None:
     """It ends with 0 where a service would repeat a failure, and leaves at once if it is started again."""
     job = start({}, nobody, ends=True)
     (job.run / "released").mkdir()
@@ -119,7 +121,7 @@ def test_of_a_release(start: Callable[..., Elastic]) -> None:
     assert ends == ["0-143-released"] * 2
 
 
-def test_of_a_spot_machine_of_aws(start: Callable[..., Elastic]) -> None:
+def test_a_node_leaves_after_a_notice_of_ec2(start: Callable[..., Elastic]) -> None:
     with Machine() as machine:
         job = start(machine.env(), nobody, spot=True)
 
@@ -128,7 +130,9 @@ def test_of_a_spot_machine_of_aws(start: Callable[..., Elastic]) -> None:
         check(job, "the machine will be reclaimed at 2026-11-21T20:22:00Z")
 
 
-def test_of_a_spot_machine_of_azure(start: Callable[..., Elastic]) -> None:
+def test_a_node_saves_after_a_notice_of_azure_and_stays_until_reclaimed(
+    start: Callable[..., Elastic],
+) -> None:
     """It is there until it is taken, or is to stay after all: Azure Batch counts who ends before that as failed."""
     with AzureMachine() as machine:
         job = start(machine.env(), nobody, spot="azure")

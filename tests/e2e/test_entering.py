@@ -106,7 +106,7 @@ def test_ctrl_c_goes_to_what_the_shell_runs_and_neither_to_the_job_nor_to_runspe
     assert json.loads(capsys.readouterr().out)["state"] == "running"
 
 
-def test_words_are_started_instead_of_a_shell_byte_for_byte(job: Path) -> None:
+def test_shell_runs_a_given_command_byte_for_byte(job: Path) -> None:
     begin(job, SLEEPING)
     awkward = ["--", "-x", "two  words", "$HOME", "é\n"]
     ask = "import json, sys; print(json.dumps(sys.argv[1:])); sys.exit(5)"
@@ -174,7 +174,7 @@ def test_the_first_node_that_runs_is_taken_where_none_is_named(job: Path, capfd:
 
 
 @pytest.mark.parametrize("verb", [["shell", "job"], ["tunnel", "job", "8888"]])
-def test_what_cannot_be_entered_is_said(
+def test_shell_and_tunnel_explain_why_a_node_cannot_be_entered(
     job: Path, verb: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(verb) == 2

@@ -180,7 +180,7 @@ def test_each_verb_that_connects_names_the_extra(said: Said, provider: str, extr
 
 
 @pytest.mark.parametrize("verb", ["init new-NAME.yaml", "validate FILE", "plan FILE", "list"])
-def test_what_asks_no_service_needs_no_extra(said: Said, verb: str) -> None:
+def test_commands_without_requests_work_without_the_extras(said: Said, verb: str) -> None:
     codes = {provider: said[f"{provider}: {verb}"][0] for provider in EXTRAS}
 
     assert codes == dict.fromkeys(EXTRAS, 0)

@@ -193,7 +193,7 @@ def test_one_machine_needs_no_address_of_another(make: Make) -> None:
     assert peers and peers <= own
 
 
-def test_what_killed_daemons_left_is_in_no_ones_way(make: Make, tmp_path: Path) -> None:
+def test_mpirun_starts_beside_files_of_killed_daemons(make: Make, tmp_path: Path) -> None:
     """Open MPI 5.0.11's do not start where one with their pid was killed; ranks have their own TMPDIR all the same."""
     full = littered(tmp_path / "full")
     nodes = make(2, TMPDIR=str(full))

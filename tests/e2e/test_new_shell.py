@@ -146,7 +146,7 @@ def test_a_command_takes_the_place_of_the_shell_and_has_the_pipes(spec: Path) ->
     assert (done.stdout, done.returncode) == (b"a\0b", 5), done.stderr
 
 
-def test_what_cannot_be_bounded_or_entered_is_refused_before_it_starts(
+def test_shell_new_refuses_specs_without_timeout_or_shell(
     spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec.write_text(SPEC.replace("timeout: 10m\n", ""))

@@ -83,7 +83,7 @@ def verdicts(found: dict[str, Any]) -> dict[str, str]:
     return {row["id"]: row["verdict"] for row in found["probes"]}
 
 
-def test_what_holds_is_confirmed_and_nothing_is_left(
+def test_probes_confirm_true_assumptions_and_leave_nothing(
     head: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     found = probed(capsys)
@@ -115,7 +115,7 @@ def test_a_head_node_that_behaves_otherwise_is_seen(
     assert found["left"] == []
 
 
-def test_without_a_cluster_there_is_no_verdict(head: Path, capsys: Capture) -> None:
+def test_probes_without_a_cluster_have_an_unknown_verdict(head: Path, capsys: Capture) -> None:
     (head / "clusters" / "mine.json").unlink()
 
     found = probed(capsys)
@@ -125,7 +125,9 @@ def test_without_a_cluster_there_is_no_verdict(head: Path, capsys: Capture) -> N
 
 
 @pytest.mark.parametrize("way", ["probe", "gc"])
-def test_what_a_killed_session_has_made_is_taken_away(head: Path, tmp_path: Path, way: str) -> None:
+def test_the_next_session_deletes_what_a_killed_one_made(
+    head: Path, tmp_path: Path, way: str
+) -> None:
     workspace, only = tmp_path / "workspace", ["--probe", "--yes", "--only"]
     probing = [
         sys.executable,

@@ -57,7 +57,7 @@ def test_the_guide_has_every_file(package: Path) -> None:
     assert found == FILES
 
 
-def test_both_providers_are_there(venv: Path) -> None:
+def test_the_provider_of_the_guide_is_listed_beside_local(venv: Path) -> None:
     told = json.loads(good(venv / "runspec", "providers", "--json"))
     found = {row["name"]: row for row in told["providers"]}
 
@@ -74,7 +74,9 @@ def test_a_job_is_planned_and_run(venv: Path, package: Path) -> None:
     assert re.fullmatch(r"hello from first-\w{6}\n", said)
 
 
-def test_what_it_cannot_do_is_told_with_its_place(venv: Path, tmp_path: Path) -> None:
+def test_a_field_that_the_guides_provider_lacks_is_refused_at_its_line(
+    venv: Path, tmp_path: Path
+) -> None:
     job = tmp_path / "job.yaml"
     job.write_text("apiVersion: runspec/v1\nname: a\nprovider: tiny\ncommand: [ls]\ntimeout: 1m\n")
 

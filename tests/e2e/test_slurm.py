@@ -147,7 +147,7 @@ def test_a_job_comes_after_another_and_is_ended_where_it_never_can(project: Proj
     assert "a job in option after did not end as required" in never["reason"]
 
 
-def test_a_run_that_nobody_knows_is_found_and_taken_away(
+def test_gc_deletes_a_run_without_a_record(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With its job, where that is alive, and where that is asked for."""

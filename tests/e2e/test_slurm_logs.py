@@ -114,7 +114,9 @@ def test_many_lines_are_saved_whole_though_the_reader_is_killed_and_the_job_queu
     assert written(saved, COUNT)
 
 
-def test_so_are_fewer_over_ssh(far: dict[str, Any], tmp_path: Path) -> None:
+def test_fewer_lines_are_saved_whole_over_ssh_though_the_reader_is_killed(
+    far: dict[str, Any], tmp_path: Path
+) -> None:
     saved, stored = saved_while_killed(tmp_path, FEWER, **far)
 
     assert hashlib.sha256(saved).hexdigest() == hashlib.sha256(stored).hexdigest()

@@ -32,7 +32,7 @@ def test_a_job_draws_on_its_pool_and_gives_back_what_it_had(reserved: Project) -
         assert (found["state"], reserved.log(name)) == ("succeeded", "on node4 of night\n")
 
 
-def test_a_job_that_names_no_pool_has_nothing_of_it(reserved: Project) -> None:
+def test_a_job_without_a_pool_does_not_use_reserved_nodes(reserved: Project) -> None:
     """Four nodes are there, and one of them is reserved."""
     reserved.started("sleep 600", name="wide", cluster={"nodes": 4})
     reserved.until(lambda: "reserved" in reserved.status("wide")["reason"].lower())

@@ -74,7 +74,7 @@ def test_a_job_says_where_when_and_how_it_runs(project: Project) -> None:
         ({"reservation": "none"}, "scontrol show reservations"),
     ],
 )
-def test_what_the_cluster_does_not_have_is_refused_with_a_way_out(
+def test_an_option_that_the_cluster_lacks_is_refused_with_a_hint(
     project: Project, words: dict[str, object], hint: str
 ) -> None:
     code, _, err = project.said("apply", project.write("true", providers={"slurm": words}))

@@ -37,7 +37,7 @@ def test_where_there_are_no_more_all_are_taken() -> None:
     assert chosen.spaced(range(MOST)) == list(range(MOST))
 
 
-def test_all_are_tried_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_kills_and_faults_are_tried_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chosen, "ALL", True)
 
     assert chosen.kills(PLACES) == list(PLACES)

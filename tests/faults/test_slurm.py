@@ -197,7 +197,7 @@ def test_a_command_of_slurm_that_goes_wrong_changes_nothing_in_the_end(
 
 
 @pytest.mark.parametrize("shape", [SINGLE, ARRAY, NODES] if chosen.ALL else [SINGLE])
-def test_what_squeue_does_not_show_yet_is_submitted_no_second_time(
+def test_a_job_that_squeue_does_not_show_yet_is_not_submitted_again(
     pool: list[Driver], here: New, shape: Shape
 ) -> None:
     """Whoever submitted it is killed, and its shell too; a second job leaves, should there be one."""

@@ -125,7 +125,7 @@ def test_a_damaged_journal_stops_apply_with_one_line_and_changes_nothing(driver:
 
 @calm
 @given(JOURNALS)
-def test_what_was_added_is_read_back(events: list[dict[str, Any]]) -> None:
+def test_events_added_to_the_journal_are_read_back(events: list[dict[str, Any]]) -> None:
     data = text(events)
 
     assert journal.parse(data, "journal") == (events, len(data))

@@ -106,7 +106,7 @@ REST = [slow(*pair) for pair in product(MOMENTS, ("cancel", "destroy")) if pair 
 
 
 @pytest.mark.parametrize("label,verb", [*FIRST, *REST])
-def test_what_is_ended_while_it_is_applied_has_ended_and_apply_says_so(
+def test_apply_says_that_another_command_ended_its_run(
     driver: Driver, verb: str, label: str
 ) -> None:
     assert ending(driver, verb, label) == []

@@ -246,7 +246,7 @@ def lived(world: World, folder: Path, region: str, bucket: str) -> None:
     assert world.tell("keys", region, bucket, f"{folder.name}/") == []
 
 
-def test_all_goes_through_a_proxy(world: World, tmp_path: Path) -> None:
+def test_all_requests_go_through_the_proxy(world: World, tmp_path: Path) -> None:
     assert done(world, "apply", small(tmp_path, env=world.proxy), env=world.proxy) == "hello\n"
 
     assert done(world, "logs", "job", env=world.proxy) == "hello\n"

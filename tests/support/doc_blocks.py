@@ -78,7 +78,7 @@ RUN = {
 RECIPE = "tests/unit/runspec_parallelcluster/test_recipe.py"
 WALK = f"{RECIPE}::test_a_spec_of_the_walk_through_is_planned"
 FIRST_HOUR = "tests/e2e/test_first_hour.py"
-PROBES = "test_what_holds_is_confirmed_and_nothing_is_left"
+PROBES = "test_probes_confirm_true_assumptions_and_leave_nothing"
 
 
 class Checked(NamedTuple):
@@ -148,7 +148,7 @@ CHECKED: Mapping[str, Checked] = {
     "docs/machines.md: runspec prices --update": Checked(
         "it reads the price lists of AWS and Azure",
         "tests/unit/runspec_jobs/cli/test_prices.py::"
-        "test_what_was_read_is_listed_with_its_date_and_source_in_a_private_file",
+        "test_price_lists_are_shown_with_date_and_source",
     ),
     "README.md: tools/setup": Checked(
         "it would make the environment again in which the tests run",

@@ -30,7 +30,7 @@ def test_specs_are_checked(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_files_are_not_checked(name: str) -> None:
+def test_the_hook_ignores_files_that_are_no_specs(name: str) -> None:
     assert not any(checked(hook, name) for hook in hooks())
 
 

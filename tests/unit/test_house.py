@@ -91,7 +91,7 @@ def test_every_test_has_a_home_of_its_own() -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
-def test_what_a_test_starts_hears_signals_though_the_run_is_in_the_background(
+def test_processes_of_tests_get_signals_in_a_background_run(
     number: signal.Signals,
 ) -> None:
     before = signal.signal(number, signal.SIG_IGN)
@@ -137,7 +137,7 @@ def test_every_package_is_held_free_of_import_cycles() -> None:
     assert "skip_descendants" not in CONTRACTS["acyclic"]
 
 
-def test_what_stands_below_the_plan_is_pure() -> None:
+def test_all_layers_below_the_plan_are_pure() -> None:
     """The contract of purity names reports, plans, every layer below plans, and data that providers share."""
     layers = CONTRACTS["layers"]["layers"]
     below = layers[layers.index("plan") :]
@@ -272,7 +272,7 @@ def test_the_sdist_holds_every_file_of_the_project(tmp_path: Path) -> None:
     assert set(kept()) - names == set()
 
 
-def test_one_version_stands_everywhere() -> None:
+def test_all_files_have_the_same_version() -> None:
     """The package, the module, the newest release in the changelog and the hook of the README agree."""
     version = PROJECT["project"]["version"]
     released = re.findall(

@@ -78,7 +78,9 @@ def newer(source: str) -> Iterator[tuple[int, str, str]]:
         ("archive.add(at, filter=regular)", []),  # of Python 3.2
     ],
 )
-def test_what_3_11_0_lacks_is_found(source: str, found: list[tuple[int, str, str]]) -> None:
+def test_code_for_newer_pythons_than_3_11_0_is_found(
+    source: str, found: list[tuple[int, str, str]]
+) -> None:
     assert list(newer(source)) == found
 
 
@@ -96,7 +98,7 @@ def test_nothing_asks_for_more_than_python_3_11_0() -> None:
 
 
 @pytest.mark.process
-def test_what_runs_inside_jobs_asks_for_no_more_than_python_3_6() -> None:
+def test_the_agent_needs_no_newer_python_than_3_6() -> None:
     """Vermin says so."""
     vermin = Path(sys.executable).with_name("vermin")
     package = ROOT / "runner" / "runspec_agent"

@@ -24,6 +24,6 @@ def test_each_test_that_the_page_names_is_there(path: str, name: str) -> None:
     assert is_defined(path, name)
 
 
-def test_other_pages_lead_there() -> None:
+def test_readme_and_profile_page_link_to_the_security_policy() -> None:
     for page in ("README.md", "docs/profile.md"):
         assert "SECURITY.md" in (ROOT / page).read_text()

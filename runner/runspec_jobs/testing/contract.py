@@ -117,14 +117,16 @@ class ProviderContract(ReadingContract):
 
     # Its name and its settings.
 
-    def test_its_name_is_a_name_and_that_of_its_entry_point(self, world: World) -> None:
+    def test_the_name_of_the_provider_is_valid_and_that_of_its_entry_point(
+        self, world: World
+    ) -> None:
         name = world.provider.name
 
         assert re.fullmatch(NAME, name)
         assert name in registry.list_installed(), "is its package installed, with its entry point?"
         assert type(registry.load(name)) is type(world.provider)
 
-    def test_what_it_adds_to_the_agent_needs_the_standard_library_alone(
+    def test_extensions_of_the_agent_need_the_standard_library_alone(
         self, world: World, tmp_path: Path
     ) -> None:
         point = registry.list_installed()[world.provider.name]
@@ -174,7 +176,7 @@ class ProviderContract(ReadingContract):
         """Each field is `User[...]` or `Anyone[...]`, those of models within it too."""
         assert find_unmarked(world.provider.options_model) == []
 
-    def test_what_it_surveys_is_plain_and_needs_no_credentials(
+    def test_discovery_returns_json_and_needs_no_credentials(
         self, world: World, spec: Spec, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         if not isinstance(world.provider, SupportsDiscovery):
@@ -186,7 +188,7 @@ class ProviderContract(ReadingContract):
 
         assert json.loads(json.dumps(survey, allow_nan=False)) == survey
 
-    def test_what_it_finds_wrong_with_the_machine_has_a_way_out(self, world: World) -> None:
+    def test_failed_checks_of_doctor_have_a_hint(self, world: World) -> None:
         if not isinstance(world.provider, SupportsDoctor):
             pytest.skip("it has no doctor")
 
@@ -197,14 +199,12 @@ class ProviderContract(ReadingContract):
     # How it checks a spec.
 
     @pytest.mark.parametrize("complete", [True, False], ids=["all facts", "the spec alone"])
-    def test_it_says_nothing_against_what_it_can_do(
-        self, world: World, spec: Spec, complete: bool
-    ) -> None:
+    def test_a_supported_spec_has_no_error(self, world: World, spec: Spec, complete: bool) -> None:
         problems = list_problems(world.provider, spec, make_facts(world, spec, complete))
 
         assert [p for p in problems if p.severity == "error"] == []
 
-    def test_what_it_cannot_do_is_an_error_with_a_way_out(self, world: World) -> None:
+    def test_an_unsupported_spec_is_an_error_with_a_hint(self, world: World) -> None:
         for name in world.refuses:
             spec = world.example(name)
 
@@ -214,7 +214,7 @@ class ProviderContract(ReadingContract):
             promises.assert_problems_are_complete(problems, spec, world.provider.options_model)
 
     @pytest.mark.parametrize("name", ASKS)
-    def test_nothing_a_job_asks_for_is_dropped_in_silence(self, world: World, name: str) -> None:
+    def test_no_field_is_ignored_silently(self, world: World, name: str) -> None:
         plain, asking = world.spec(command=["true"]), world.spec(command=["true"], **ASKS[name])
 
         heard = check_and_plan(world, plain) != check_and_plan(world, asking)
@@ -226,7 +226,7 @@ class ProviderContract(ReadingContract):
 
     @pytest.mark.parametrize("nodes", [2, {"min": 1, "max": 2}], ids=["fixed", "elastic"])
     @pytest.mark.parametrize("launch", ["none", "mpi"])
-    def test_of_which_nodes_an_output_is_kept_is_heard(
+    def test_the_field_from_of_an_output_is_heard(
         self, world: World, launch: str, nodes: Any
     ) -> None:
         """The default is one of the two values; the other value gives another plan, or is refused."""
@@ -246,9 +246,7 @@ class ProviderContract(ReadingContract):
         assert same == {"first": elastic, "all": not elastic}
 
     @pytest.mark.parametrize("complete", [True, False], ids=["all facts", "the spec alone"])
-    def test_it_can_say_what_it_thinks_of_any_valid_spec(
-        self, world: World, complete: bool
-    ) -> None:
+    def test_check_accepts_any_valid_spec(self, world: World, complete: bool) -> None:
         @drawn
         @given(specs(world.provider.name))
         def holds(spec: Spec) -> None:
@@ -339,10 +337,10 @@ class ProviderContract(ReadingContract):
     def test_folders_come_from_the_mounts(self, world: World, spec: Spec) -> None:
         promises.assert_folders_of_spec(make_steps(world, spec), spec)
 
-    def test_what_is_made_for_a_run_holds_its_id(self, world: World, spec: Spec) -> None:
+    def test_steps_of_a_run_contain_its_id(self, world: World, spec: Spec) -> None:
         promises.run_steps_hold_the_run(make_steps(world, spec, "job-abc234"), "job-abc234")
 
-    def test_what_runs_share_does_not_depend_on_the_run(self, world: World, spec: Spec) -> None:
+    def test_shared_steps_do_not_depend_on_the_run(self, world: World, spec: Spec) -> None:
         steps, other = (
             make_steps(world, spec, "job-abc234"),
             make_steps(world, spec, "other-zzzzzz"),

@@ -220,7 +220,7 @@ def test_a_machine_tells_of_its_end_and_then_all_on_it_is_gone(shared: Stand) ->
     assert "exitCode" not in job["attempts"][0]["container"]
 
 
-def test_who_leaves_before_the_machine_does_has_ended_by_itself(shared: Stand) -> None:
+def test_a_program_that_exits_after_the_notice_has_succeeded(shared: Stand) -> None:
     job_id = shared.run(sys.executable, "-c", ASKS, "leave", retryStrategy={"attempts": 1})
     shared.wrote(job_id, "404")
 

@@ -116,7 +116,7 @@ def test_a_container_can_ask_about_itself(shared: Stand) -> None:
     shared.batch.terminate_job(jobId=job_id, reason="enough")
 
 
-def test_what_is_not_there_cannot_be_started(shared: Stand) -> None:
+def test_a_missing_program_fails_as_cannot_start_container(shared: Stand) -> None:
     job = shared.end(shared.run("no-such-program"))
 
     assert job["statusReason"] == "Task failed to start"

@@ -200,7 +200,7 @@ def test_no_limit_of_the_table_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("words,call", OTHERS)
-def test_what_does_not_go_together_is_refused(
+def test_contradicting_fields_are_refused(
     limits: Stand, words: str, call: tuple[str, dict[str, Any]]
 ) -> None:
     with pytest.raises(ClientError, match=words):
@@ -217,7 +217,7 @@ def test_the_least_timeout_is_a_minute_unless_set(limits: Stand) -> None:
     assert "must be at least 60" in message
 
 
-def test_what_the_client_would_not_send_is_refused_too(limits: Stand) -> None:
+def test_requests_that_botocore_would_not_send_are_refused_too(limits: Stand) -> None:
     """Other clients than botocore's do not check: unknown members, wrong types."""
     from botocore.config import Config
 

@@ -130,7 +130,7 @@ def environments(stand: Stand) -> list[Any]:
     return list(stand.batch.describe_compute_environments()["computeEnvironments"])
 
 
-def test_names_are_given_once(stand: Stand) -> None:
+def test_a_second_resource_of_one_name_is_refused(stand: Stand) -> None:
     with pytest.raises(ClientError, match="Object already exists"):
         stand.environment()
     with pytest.raises(ClientError, match="Object already exists"):

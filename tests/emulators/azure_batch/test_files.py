@@ -91,7 +91,7 @@ def test_files_go_with_their_node(stand: Stand) -> None:
     assert raw(stand, "stdout.txt") == (404, "NodeNotFound")
 
 
-def test_files_are_listed_with_what_is_known_of_them(stand: Stand) -> None:
+def test_files_are_listed_with_their_properties(stand: Stand) -> None:
     stand.sh("mkdir d; printf 12345 > d/x")
     stand.end()
 

@@ -94,7 +94,7 @@ def test_a_job_exists_once(stand: Stand) -> None:
         stand.job("JOB")
 
 
-def test_a_job_needs_a_pool_that_is_there(stand: Stand) -> None:
+def test_a_job_needs_an_existing_pool(stand: Stand) -> None:
     with pytest.raises(ResourceNotFoundError, match="PoolNotFound"):
         stand.job("other", "none")
 

@@ -124,7 +124,7 @@ def test_a_pool_is_made_with_its_identity_as_the_data_plane_shows_it(stand: Stan
         (changed("identity", userAssignedIdentities={}), "InvalidRequestContent"),
     ],
 )  # fmt: skip
-def test_what_no_pool_may_hold_is_refused(stand: Stand, body: Any, code: str) -> None:
+def test_an_invalid_pool_body_is_refused(stand: Stand, body: Any, code: str) -> None:
     assert stand.make(body) == (400, code)
     assert stand.batch.world.pools == {}
 
@@ -143,7 +143,7 @@ def test_nobody_comes_in_but_by_a_token_for_the_resource_manager(stand: Stand) -
     assert stand.ask("GET", ACCOUNT)[0] == 401
 
 
-def test_a_place_that_is_not_the_accounts_is_not_there(stand: Stand) -> None:
+def test_a_path_outside_the_account_is_not_found(stand: Stand) -> None:
     group = ACCOUNT.replace("/rehearsal/", "/other/")
 
     assert stand.ask("GET", group) == (404, "ResourceGroupNotFound")

@@ -62,7 +62,7 @@ def test_an_end_may_be_taken_back(stand: Stand) -> None:
         ("/metadata/other?api-version=2020-07-01", {}, 400),
     ],
 )
-def test_what_the_service_refuses_is_refused(
+def test_a_wrong_metadata_request_is_refused_with_its_status(
     stand: Stand, path: str, headers: dict[str, str], status: int
 ) -> None:
     (_, one), _ = machines(stand)

@@ -84,7 +84,7 @@ def test_common_files_come_to_all_and_resource_files_to_the_primary(
     assert everywhere(stand) == ["cown\n", "c", "c"]
 
 
-def test_what_coordination_left_in_the_background_goes_with_the_primary(stand: Stand) -> None:
+def test_background_processes_of_coordination_end_with_the_primary(stand: Stand) -> None:
     background = "/bin/sh -c 'setsid sh -c \"echo up; trap : TERM; sleep 62\" & '"
     stand.sh("sleep 0.2", **gang(background))
     stand.end()
@@ -96,7 +96,7 @@ def test_what_coordination_left_in_the_background_goes_with_the_primary(stand: S
     assert not [m for m in marks if marked(m)]
 
 
-def test_what_is_in_the_background_writes_beside_the_command(stand: Stand) -> None:
+def test_background_processes_of_coordination_write_to_the_same_log(stand: Stand) -> None:
     wait = "until test -e $AZ_BATCH_TASK_WORKING_DIR/up; do sleep 0.01; done"
     background = f"/bin/sh -c '({wait}; echo late; touch $AZ_BATCH_TASK_WORKING_DIR/done) &'"
     stand.sh("echo first; touch up; until test -e done; do sleep 0.01; done", **gang(background))

@@ -72,7 +72,7 @@ def test_a_page_that_is_none_is_refused(value: Any) -> None:
         answered("/jobs/j/tasks", value)
 
 
-def test_what_was_not_selected_may_be_missing() -> None:
+def test_an_answer_may_lack_members_that_were_not_selected() -> None:
     target, chosen = "/jobs/j/tasks", {"$select": "id, state"}
     answered(target, {"value": [{"id": "t", "state": "active"}]}, **chosen)
 

@@ -99,7 +99,7 @@ def test_a_query_that_the_models_do_not_allow_is_refused(
         ("GET", "/jobschedules", None, {}, "InvalidInput"),
     ],
 )
-def test_what_no_operation_takes_is_refused(
+def test_an_unknown_parameter_or_member_is_refused(
     stand: Stand, method: str, path: str, body: Any, headers: dict[str, str], code: str
 ) -> None:
     status, found = stand.raw(method, path, body, headers)
@@ -107,7 +107,7 @@ def test_what_no_operation_takes_is_refused(
     assert (status, found["code"]) == (400, code)
 
 
-def test_what_can_only_be_read_is_not_written(make: Callable[..., Stand]) -> None:
+def test_a_read_only_property_in_a_request_is_refused(make: Callable[..., Stand]) -> None:
     stand = make()
     stand.pool(targetDedicatedNodes=0)
     stand.job()

@@ -70,7 +70,7 @@ def test_a_write_without_the_right_to_it_is_refused(blobs: Blobs, lack: str) -> 
     assert status(f"{blobs.url}/jobs/never?{blobs.sas('jobs')}") == 404
 
 
-def test_it_ends_with_its_owner(tmp_path: Path) -> None:
+def test_azurite_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     need("azurite")
     line = [sys.executable, "-c", OWNER, str(tmp_path)]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as owner:

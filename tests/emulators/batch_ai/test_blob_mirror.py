@@ -101,7 +101,7 @@ def test_a_blob_that_somebody_deletes_while_a_container_is_mounted_is_not_there(
     assert hand.text() == "kept\n"
 
 
-def test_what_was_uploaded_anew_is_what_the_next_job_reads(
+def test_the_next_job_reads_a_replaced_blob(
     make: Callable[..., Hand], blobs: Blobs, container: ContainerClient
 ) -> None:
     hand = hand_of(make, blobs)

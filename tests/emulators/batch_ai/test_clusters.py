@@ -143,7 +143,7 @@ def test_low_priority_gives_no_more_nodes_than_there_are(make: Callable[..., Han
     ("option", "state", "runs"),
     [("requeue", "queued", 1), ("terminate", "failed", 1), ("waitforjobcompletion", "running", 1)],
 )
-def test_what_becomes_of_a_job_whose_nodes_are_taken_is_chosen(
+def test_the_deallocation_option_decides_about_jobs_on_removed_nodes(
     hand: Hand, option: str, state: str, runs: int
 ) -> None:
     hand.submit(WAIT)
@@ -326,7 +326,7 @@ def test_a_workspace_has_its_tags_changed(hand: Hand) -> None:
     assert hand.client.workspaces.get(*PLACE).tags == {"a": "1"}
 
 
-def test_the_same_cluster_again_is_the_one_that_is_there(hand: Hand) -> None:
+def test_creating_an_equal_cluster_returns_the_existing_one(hand: Hand) -> None:
     scale = {"manual": {"targetNodeCount": 1}}
     asked = {"vmSize": "STANDARD_D2", "userAccountSettings": USER, "scaleSettings": scale}
     before = cluster(hand)

@@ -45,7 +45,7 @@ def test_a_fault_after_means_that_it_was_done(hand: Hand, kind: str) -> None:
     assert len(list(hand.client.experiments.list_by_workspace(*PLACE))) == 2
 
 
-def test_reading_a_file_may_fail_too(hand: Hand) -> None:
+def test_a_fault_can_strike_the_reading_of_a_file(hand: Hand) -> None:
     hand.run("echo one")
     link = hand.files()["stdout.txt"].download_url
     fault(hand, "error-before", "GetFile", times=1)

@@ -77,7 +77,7 @@ def test_a_rank_that_fails_fails_the_job(make: Callable[..., Hand], mpi: Path) -
 
 
 @only_open_mpi
-def test_what_killed_daemons_left_is_in_no_ones_way(
+def test_mpirun_starts_beside_files_of_killed_daemons(
     make: Callable[..., Hand], mpi: Path, tmp_path: Path
 ) -> None:
     """5.0.11 does not start one where another with its pid was killed."""

@@ -81,7 +81,7 @@ def test_a_body_that_the_models_do_not_have_is_a_problem(
     assert problems(CLUSTER, "ClusterCreateParameters") == []
 
 
-def test_what_the_sdk_forgets_is_required_all_the_same() -> None:
+def test_members_that_the_sdk_does_not_require_are_required() -> None:
     found = problems({"properties": {}}, "JobCreateParameters")
 
     assert found == [
@@ -97,7 +97,7 @@ def test_a_duration_is_one_of_iso_8601_or_of_dotnet(given: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["1h", "P", "PT", "", 60])
-def test_what_is_no_duration_is_refused(given: Any) -> None:
+def test_an_invalid_duration_is_refused(given: Any) -> None:
     assert problems({"maxWallClockTime": given}, "JobBasePropertiesConstraints") != []
 
 
@@ -182,7 +182,7 @@ def test_another_subscription_is_not_found(hand: Hand) -> None:
     assert (status, found["error"]["code"]) == (404, "SubscriptionNotFound")
 
 
-def test_what_has_the_name_and_is_another_is_a_conflict(hand: Hand) -> None:
+def test_a_different_cluster_of_the_same_name_is_a_conflict(hand: Hand) -> None:
     same = hand.cluster("cluster", 1)
     with pytest.raises(HttpResponseError) as caught:
         hand.cluster("cluster", 1, vmSize="STANDARD_D4")

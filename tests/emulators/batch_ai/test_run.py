@@ -146,7 +146,7 @@ def test_job_preparation_comes_first_and_its_failure_is_the_jobs(hand: Hand) -> 
     assert "stdout.txt" not in hand.files(name="other")
 
 
-def test_what_a_preparation_installs_is_seen_by_its_job_alone(hand: Hand) -> None:
+def test_packages_of_a_preparation_are_seen_by_its_job_alone(hand: Hand) -> None:
     install = "import site; open(site.getsitepackages()[0] + '/own_of_job.py', 'w').write('A = 1')"
     asks = "python3 -c 'import own_of_job, yaml; print(own_of_job.A)'"
 

@@ -63,7 +63,9 @@ def test_scripts_for_mpi_run_once_a_node_unless_told_otherwise(kit: str) -> None
         ("pyTorchSettings", {"communicationBackend": "MPI", **SCRIPT}, "python train.py -g"),
     ],
 )
-def test_other_programs_go_by_mpi_too(kit: str, settings: dict[str, Any], tail: str) -> None:
+def test_mpirun_starts_programs_other_than_python_too(
+    kit: str, settings: dict[str, Any], tail: str
+) -> None:
     assert started(kit, settings) == [(0, f"mpirun -n 2 --hostfile {HOSTS} {tail}", "")]
 
 
@@ -185,7 +187,7 @@ def test_a_job_of_mpi_fails_where_no_mpirun_is(make: Callable[..., Hand], line: 
     assert "no-such-mpirun" in hand.text("stderr.txt")
 
 
-def test_what_mpirun_cannot_start_fails_whatever_the_line_says_after_it(
+def test_a_command_that_mpirun_cannot_start_fails_the_job(
     make: Callable[..., Hand], tmp_path: Path
 ) -> None:
     mpirun = tmp_path / "mpirun"

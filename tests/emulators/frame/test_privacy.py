@@ -93,7 +93,7 @@ def test_a_page_of_a_browser_is_refused_even_with_the_key(
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "Text/Plain; charset=utf-8", "multipart/form-data"])
-def test_what_a_form_can_send_is_refused(emulator: Any, kind: str) -> None:
+def test_a_request_that_an_html_form_can_send_is_refused(emulator: Any, kind: str) -> None:
     given = {CONTROL: privacy.KEY, "Content_Type": kind}
 
     assert asked(emulator.url, "PUT", "/_rehearsal/faults", "[]", **given)[0] == 415

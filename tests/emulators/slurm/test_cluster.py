@@ -41,7 +41,7 @@ def test_a_job_has_a_process_on_each_node_and_the_gpus_it_asked_for(slurm: Clust
     assert sorted(told.split("\n")[:-1]) == [f"node{i} 0,1" for i in range(1, 5)]
 
 
-def test_what_can_never_run_is_refused(slurm: Cluster) -> None:
+def test_a_job_that_can_never_run_is_refused(slurm: Cluster) -> None:
     for wrong in ("--nodes=5", "--mem=2001", "--cpus-per-task=3", "--gpus-per-node=3"):
         with pytest.raises(Failed):
             submit(slurm, "true", wrong)

@@ -69,7 +69,7 @@ def test_a_lost_machine_is_not_reached_until_it_is_back(machines: Machines) -> N
     assert ssh(machines, "m1", "hostname") == "m1\n"
 
 
-def test_two_such_clusters_do_not_meet(machines: Machines, tmp_path: Path) -> None:
+def test_two_clusters_have_separate_networks(machines: Machines, tmp_path: Path) -> None:
     with Machines(tmp_path, nodes=1) as other:
         assert ssh(other, "m1", "hostname") == "m1\n"
         assert set(other.states()) == {"m1"}

@@ -126,7 +126,7 @@ def test_every_word_reaches_the_program_byte_for_byte(argv: list[bytes]) -> None
 
 
 @every_call
-def test_a_long_word_is_filled_in_as_well(shell: str, form: str) -> None:
+def test_placeholders_in_long_arguments_are_replaced(shell: str, form: str) -> None:
     """A script may be as long as the kernel lets a word be (131,071 bytes)."""
     word = b"x" * 60_000 + b"${sweep.lr}" + b"y$" * 300 + b"z" * 60_000
 
@@ -230,7 +230,7 @@ def test_no_command_at_all_is_an_error(shell: str, form: str) -> None:
     assert run(shell, form, []).returncode == 2
 
 
-def test_it_is_small_enough_to_travel_inside_a_request() -> None:
+def test_inside_sh_fits_into_a_request() -> None:
     """AWS Batch takes 8,192 bytes of overrides for the whole job."""
     assert len(strip_inside_sh()) < 3_200
 
@@ -308,7 +308,7 @@ def test_of_many_jobs_that_claim_one_runs(shell: str, tmp_path: Path) -> None:
 
 
 @every_shell
-def test_one_runs_where_there_are_no_hard_links_as_well(shell: str, tmp_path: Path) -> None:
+def test_one_of_many_jobs_runs_without_hard_links_too(shell: str, tmp_path: Path) -> None:
     """On SMB, say: then O_EXCL decides, and readers wait for the id."""
     program(tmp_path / "bin", "ln", "exit 1")
 

@@ -57,7 +57,7 @@ def test_the_first_line_names_interpreter_and_argument(
 @pytest.mark.parametrize(
     "text", ["echo hi", "# !/bin/bash", " #!/bin/bash", "#!\necho", "x\n#!/bin/a"]
 )
-def test_without_such_a_line_the_shell_runs_the_script_as_before(text: str) -> None:
+def test_a_script_without_an_interpreter_line_is_run_by_the_shell(text: str) -> None:
     assert words(text) == ["/bin/sh", "-e", "-c", text]
 
 

@@ -118,7 +118,7 @@ def test_a_second_job_of_a_run_leaves_at_once_and_another_try_goes_on(
     assert unpacked(container.read("out")) == {"f": b"x\nx\n"}
 
 
-def test_what_a_signature_does_not_allow_is_said_without_it(
+def test_a_refused_signature_is_reported_and_not_shown(
     container: Container, tmp_path: Path
 ) -> None:
     container.listed()

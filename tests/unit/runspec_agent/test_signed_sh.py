@@ -168,7 +168,7 @@ def test_a_task_has_its_values(
 
 @every_shell
 @pytest.mark.parametrize("task, found", [(0, "x 1 a"), (1, "x 1 b"), (2, "y 2 a"), (5, "z  b")])
-def test_what_goes_together_has_the_values_of_one_place(
+def test_parameters_under_list_get_values_of_the_same_index(
     shell: str, task: int, found: str, bucket: Bucket, tmp_path: Path
 ) -> None:
     fast = ["sweep=RUNSPEC_SWEEP_C 2", "value=a", "value=b"]
@@ -311,7 +311,9 @@ def test_a_larger_file_is_compared_by_its_parts(shell: str, bucket: Bucket, tmp_
     assert b"/job/code differ from the upload" in done.stderr
 
 
-def test_what_cannot_be_compared_is_told(bucket: Bucket, tmp_path: Path) -> None:
+def test_an_image_without_sha256sum_warns_that_files_are_unverified(
+    bucket: Bucket, tmp_path: Path
+) -> None:
     """An image may have nothing to do it with."""
     at, _ = named(bucket, tmp_path / "given", ["a"])
     image = Image(tmp_path, "dash", "curl")
@@ -327,7 +329,9 @@ def test_what_cannot_be_compared_is_told(bucket: Bucket, tmp_path: Path) -> None
     assert (done.returncode, done.stdout, done.stderr.decode()) == (0, b"begun\n", told)
 
 
-def test_names_of_two_lines_are_not_compared(bucket: Bucket, tmp_path: Path) -> None:
+def test_files_with_newlines_in_their_names_are_not_verified(
+    bucket: Bucket, tmp_path: Path
+) -> None:
     at, _ = named(bucket, tmp_path / "given", ["a", "two\nlines"])
 
     done = Image(tmp_path, "dash", "curl").run(
@@ -744,7 +748,7 @@ def test_a_program_that_ends_before_its_timeout_is_not_waited_for(
 
 
 @every_shell
-def test_a_success_that_cannot_be_recorded_is_none(
+def test_a_success_that_cannot_be_recorded_fails(
     shell: str, bucket: Bucket, tmp_path: Path
 ) -> None:
     with answering(403) as (url, _):
@@ -781,7 +785,7 @@ def test_a_wget_that_cannot_record_the_end_refuses_the_job(bucket: Bucket, tmp_p
     assert b"this wget cannot record how the job ends" in done.stderr
 
 
-def test_it_is_small_enough_for_a_job_definition() -> None:
+def test_signed_sh_fits_into_a_job_definition() -> None:
     """AWS Batch takes 24 KiB of it; most of ten are left for the user's words."""
     assert len(strip_signed()) + len(strip_inside_sh()) < 14.75 * 1024
 

@@ -71,7 +71,7 @@ def test_a_bucket_has_one_url(session: Session, wanted: str) -> None:
         ("AWS_USE_DUALSTACK_ENDPOINT", "us-east-2", "jobs", None, "jobs.s3.dualstack.us-east-2"),
     ],
 )
-def test_another_kind_of_endpoint_counts(
+def test_endpoint_variants_of_the_sdk_are_used_for_signed_urls(
     variable: str, session: Session, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, "true")

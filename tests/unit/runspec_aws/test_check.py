@@ -203,7 +203,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_it_cannot_do_is_an_error_at_its_place(name: str) -> None:
+def test_an_unsupported_spec_is_an_error_at_its_field(name: str) -> None:
     fields, profile, where = REFUSED[name]
 
     assert where in errors(spec(**fields), **profile)
@@ -257,7 +257,7 @@ GOOD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_what_it_can_do_is_no_error(name: str) -> None:
+def test_a_supported_spec_has_no_error(name: str) -> None:
     fields, profile = GOOD[name]
 
     assert errors(spec(**fields), **profile) == []
@@ -292,7 +292,7 @@ def test_what_it_can_do_is_no_error(name: str) -> None:
         ),
     ],
 )
-def test_what_no_machine_may_hold_is_refused_with_a_way_out(
+def test_a_node_that_no_machine_can_hold_is_refused_with_a_hint(
     cluster: dict[str, Any], profile: dict[str, Any], what: str, hint: str
 ) -> None:
     found = [p for p in problems(spec(cluster=cluster), **profile) if p.severity == "error"]
@@ -305,7 +305,7 @@ def test_nodes_on_spot_are_told_to_be_an_array() -> None:
     assert ("cluster", "nodes") not in notes(spec(cluster={"nodes": 2}))
 
 
-def test_more_tries_than_batch_makes_are_told() -> None:
+def test_more_attempts_than_aws_batch_makes_get_a_note() -> None:
     for lost in (6, 1000):
         many = spec(cluster={"capacity": "spot"}, retry={"attempts": 6, "spot_attempts": lost})
 
@@ -412,7 +412,9 @@ def test_a_root_device_is_a_device(name: str) -> None:
         ),
     ],
 )
-def test_what_batch_takes_is_no_error(fields: dict[str, Any], profile: dict[str, Any]) -> None:
+def test_values_that_aws_batch_accepts_have_no_error(
+    fields: dict[str, Any], profile: dict[str, Any]
+) -> None:
     assert errors(spec(**fields), **profile) == []
 
 
@@ -454,7 +456,7 @@ def test_fargate_has_no_faster_disk() -> None:
     )
 
 
-def test_what_a_faster_disk_costs_is_said() -> None:
+def test_a_faster_disk_gets_a_note_about_its_cost() -> None:
     def read(tier: str) -> list[str]:
         wanted = spec(cluster={"disk": {"tier": tier}})
         return [p.what for p in problems(wanted) if p.path[-1] == "tier"]

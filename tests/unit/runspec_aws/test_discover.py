@@ -73,7 +73,7 @@ def no_network() -> Any:
 
 
 @pytest.mark.parametrize("answer", [cut_off, no_network])
-def test_what_cannot_be_asked_is_left_out(
+def test_facts_that_cannot_be_requested_are_left_out(
     monkeypatch: pytest.MonkeyPatch, answer: Callable[[], Any]
 ) -> None:
     class Failing:

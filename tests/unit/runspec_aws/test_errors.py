@@ -107,7 +107,7 @@ def test_a_reply_of_endless_depth_is_no_answer() -> None:
 
 
 @pytest.mark.parametrize("code,status", [("InternalError", 500), ("", 200), ("400", 400)])
-def test_what_may_have_been_done_is_no_answer(code: str, status: int) -> None:
+def test_an_ambiguous_status_counts_as_no_answer(code: str, status: int) -> None:
     """An answer whose code was cut off says as little as none."""
     assert isinstance(answered(code, status), NoAnswer)
 
@@ -115,7 +115,7 @@ def test_what_may_have_been_done_is_no_answer(code: str, status: int) -> None:
 @pytest.mark.parametrize(
     ("code", "status"), [("ClientException", 400), ("NotImplemented", 501), ("A", 501)]
 )
-def test_a_definite_refusal_is_one(code: str, status: int) -> None:
+def test_a_definite_refusal_is_a_remote_error(code: str, status: int) -> None:
     found = answered(code, status)
 
     assert isinstance(found, RemoteError)

@@ -53,7 +53,7 @@ def test_the_profile_replaces_the_choice() -> None:
     assert chosen({"gpus": 1}, {"instance_types": ["p9.large"]}) == ["p9.large"]
 
 
-def test_what_a_node_gets_of_a_machine_is_its_share_of_the_gpus() -> None:
+def test_a_node_requests_its_share_of_the_machine_by_gpus() -> None:
     wanted = spec(cluster={"gpus": 2})
 
     found = decide(wanted, AwsOptions.model_validate({"region": "us-east-1"})).node

@@ -156,7 +156,7 @@ def test_a_queue_that_was_asked_has_the_machines_of_its_environments(
     assert found.why == ("" if names else "the queue theirs chooses the machines")
 
 
-def test_what_is_kept_has_a_price_for_a_gb_and_month() -> None:
+def test_stored_data_has_a_price_for_a_gb_and_month() -> None:
     here, _ = offered(spec(cluster={}))
     there, _ = offered(spec(cluster={}), region="eu-west-2")
 

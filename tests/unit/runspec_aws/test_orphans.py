@@ -38,7 +38,7 @@ def test_an_upload_that_may_be_going_on_is_spared() -> None:
     assert found == {"young": True, "old": False}
 
 
-def test_what_machines_are_made_with_is_ours_by_the_whole_of_its_name() -> None:
+def test_templates_and_groups_are_recognized_by_their_whole_name() -> None:
     names = [
         "runspec-machine-0123456789ab",
         "runspec-machine-of-mine",

@@ -87,7 +87,7 @@ def test_equal_needs_share_an_environment_and_others_do_not() -> None:
     assert one["queue"] != larger["queue"]
 
 
-def test_nothing_costs_while_nothing_runs() -> None:
+def test_compute_environments_have_no_minimum_of_vcpus() -> None:
     assert resources(spec())["minvCpus"] == 0
 
 
@@ -412,7 +412,7 @@ def test_a_child_finds_the_task_and_the_rank_that_the_plan_meant(
         assert task_identity.values(record["sweep"], found.task) == tasks(wanted)[place.task]
 
 
-def test_what_is_of_one_run_fits_into_the_overrides_of_a_job() -> None:
+def test_overrides_of_the_longest_run_fit_into_their_limit() -> None:
     """https://docs.aws.amazon.com/batch/latest/APIReference/API_ContainerOverrides.html"""
     longest = "n" * 40 + "-abc123"
 

@@ -160,7 +160,7 @@ def test_a_file_system_that_is_mounted_by_iam_is_a_right_of_the_job(
     ],
     ids=["the root of EFS", "a job without a role"],
 )
-def test_what_is_mounted_without_iam_is_no_right(profile: dict[str, Any]) -> None:
+def test_a_mount_without_iam_needs_no_right(profile: dict[str, Any]) -> None:
     assert "Shared0" not in of_job(spec(mounts=[SHARED]), **profile)
 
 

@@ -59,7 +59,7 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("fields, path", REFUSED.values(), ids=REFUSED)
-def test_what_a_shell_cannot_do_is_refused_with_a_way_out(
+def test_files_signed_refuses_unsupported_fields_with_a_hint(
     fields: dict[str, Any], path: tuple[Any, ...]
 ) -> None:
     found = [p for p in problems(spec(**fields), **SIGNED) if p.severity == "error"]
@@ -69,7 +69,7 @@ def test_what_a_shell_cannot_do_is_refused_with_a_way_out(
     assert errors(spec(**fields)) == []
 
 
-def test_what_it_can_do_is_not_refused() -> None:
+def test_files_signed_accepts_supported_fields() -> None:
     shared = {"shared": {"work": "efs:fs-12345678"}}
     wanted = spec(outputs=[OUTPUT], sweep={"a": "1..100"}, mounts=[SHARED], timeout="1h")
 
@@ -104,7 +104,7 @@ def test_how_long_the_urls_are_good_is_told() -> None:
     assert errors(spec(), **SIGNED, signed_for="8d") == [("provider",)]
 
 
-def test_tries_that_batch_counts_by_itself_are_told() -> None:
+def test_attempts_that_aws_batch_counts_get_a_note() -> None:
     assert ("retry", "attempts") in notes(spec(retry={"attempts": 2}), **SIGNED)
 
 
@@ -124,7 +124,7 @@ def test_the_container_needs_a_shell_and_no_role() -> None:
     assert "inside" not in steps(spec())
 
 
-def test_what_the_shell_is_given_leaves_room_for_the_users_words() -> None:
+def test_the_shell_of_files_signed_leaves_room_for_the_command() -> None:
     made = facts(spec())
 
     assert job.MAX_BYTES - job.size(spec(), decide(spec(), made.options), made) > 7_500
@@ -274,7 +274,7 @@ def test_a_tar_is_read_without_what_lies_between(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../a", "/a", "d/../../a", ".."])
-def test_what_leaves_the_folder_is_left_out(name: str) -> None:
+def test_tar_members_outside_the_folder_are_left_out(name: str) -> None:
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as archive:
         archive.addfile(tarfile.TarInfo(name))
@@ -284,7 +284,7 @@ def test_what_leaves_the_folder_is_left_out(name: str) -> None:
 
 
 @pytest.mark.parametrize("count,told", [(100, False), (101, True)])
-def test_a_sweep_whose_tasks_record_no_end_is_told_so(count: int, told: bool) -> None:
+def test_a_sweep_without_exit_records_gets_a_note(count: int, told: bool) -> None:
     wanted = spec(sweep={"a": f"1..{count}"})
     record = json.loads(steps(wanted)["record"].do.params["Body"])
 

@@ -50,7 +50,7 @@ def undone(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     client.undo(UNDO)
 
 
-def test_what_is_leaving_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undo_waits_for_a_queue_that_is_being_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The SDK sends a request again whose reply was lost, and hears that there is no such queue."""
     queue = Queue("VALID", "VALID", "DELETING", "DELETING", "DELETING", "DELETED")
 
@@ -59,17 +59,17 @@ def test_what_is_leaving_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert queue.statuses == ["DELETED"]
 
 
-def test_what_goes_between_two_looks_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undo_accepts_a_queue_that_disappears(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody else deletes it at the same time."""
     undone(Queue("VALID", "VALID", "DELETING", "DELETED"), monkeypatch)
 
 
-def test_what_stays_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undo_fails_if_the_queue_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RemoteError, match="not found"):
         undone(Queue("VALID"), monkeypatch)
 
 
-def test_what_has_no_status_stays_while_it_is_there() -> None:
+def test_a_launch_template_counts_as_present_while_it_exists() -> None:
     template = Request("ec2", "delete_launch_template", {"LaunchTemplateName": "t"})
 
     assert lookup.stays(Queue("DELETING"), template)  # type: ignore[arg-type]

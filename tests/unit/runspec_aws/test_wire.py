@@ -74,7 +74,7 @@ def test_a_part_is_signed_with_the_sha256_that_it_brings(session: Session) -> No
     assert all("x-amz-content-sha256" in one.headers["Authorization"].decode() for one in sent)
 
 
-def test_what_could_not_be_deleted_is_said_though_the_answer_is_200(
+def test_errors_in_a_200_answer_to_a_deletion_are_raised(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error = b"<Error><Key>p/a</Key><Code>InternalError</Code><Message>busy</Message></Error>"

@@ -83,7 +83,7 @@ def test_the_list_is_written_with_a_line_for_each() -> None:
         ({"outputs": [OUTPUT], "sweep": {"n": "1..101"}}, ("sweep",)),
     ],
 )
-def test_what_a_shell_cannot_do_is_an_error(fields: dict[str, Any], place: Any) -> None:
+def test_files_signed_refuses_unsupported_fields(fields: dict[str, Any], place: Any) -> None:
     profile: dict[str, Any] = {
         "shared": {"work": "nfs:h:/d"},
         "subnet": "/subscriptions/0/subnets/s",
@@ -93,7 +93,7 @@ def test_what_a_shell_cannot_do_is_an_error(fields: dict[str, Any], place: Any) 
     assert place not in errors(spec(**fields), **profile)
 
 
-def test_what_it_can_do_is_none() -> None:
+def test_files_signed_accepts_supported_fields() -> None:
     wanted = spec(container=IMAGE, mounts=[FOLDER], outputs=[OUTPUT], sweep={"n": "1..100"})
 
     assert errors(wanted, files="signed") == []

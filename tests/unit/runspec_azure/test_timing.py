@@ -94,9 +94,7 @@ def test_a_log_whose_task_has_moved_on_is_asked_at_once_and_once_after_its_end()
     assert asked == set(logs.names) - {3}
 
 
-def test_a_log_that_had_something_is_read_again_at_once_by_whoever_asks_from_the_same_place() -> (
-    None
-):
+def test_a_log_with_new_output_is_read_again_at_once() -> None:
     turns = PollScheduler(2.0, lambda: 0.0)
 
     turns.note("log", "0 running", new=True)

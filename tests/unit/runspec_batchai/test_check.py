@@ -65,7 +65,7 @@ def one(at: str, severity: str = "error", settings: Any = None, **fields: Any) -
         ("run", {"launch": "torchrun", "run": "a\nb\n"}, "shell script"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_done_is_an_error_with_a_way_out(
+def test_an_unsupported_spec_is_an_error_with_a_hint(
     at: str, fields: dict[str, Any], words: str
 ) -> None:
     assert words in one(at, **fields)
@@ -91,7 +91,7 @@ def test_a_job_with_an_image_says_what_its_success_rests_on() -> None:
         ({"secrets": {"storage-key": "azure-kv:/vault"}}, "#URL"),
     ],
 )
-def test_what_the_profile_lacks_is_told(settings: dict[str, Any], words: str) -> None:
+def test_a_missing_setting_of_the_profile_is_an_error(settings: dict[str, Any], words: str) -> None:
     assert words in one("provider", settings=settings)
 
 
@@ -121,7 +121,7 @@ def test_the_end_of_the_service_is_a_note() -> None:
     assert "31 March 2019" in one("provider", "note")
 
 
-def test_nothing_is_said_of_the_end_where_something_else_answers() -> None:
+def test_another_endpoint_gets_no_note_about_the_shutdown() -> None:
     found = problems(spec(), "note", arm_url="http://127.0.0.1:1")
 
     assert [p for p in found if p.path == ("provider",)] == []
@@ -204,7 +204,7 @@ def _placed(path: str, contract: bool, **fields: Any) -> list[str]:
     return [format_path(p.path) for p in found if p.path[0] == "outputs"]
 
 
-def test_a_place_that_import_made_up_needs_no_word() -> None:
+def test_a_path_that_import_chose_gets_no_note() -> None:
     assert _placed("/job/outputs/model", contract=False) == []
 
 
@@ -218,7 +218,7 @@ def test_a_place_that_import_made_up_needs_no_word() -> None:
         ("/job/outputs/model", False, {"env": {"A": "/job/outputs/model"}}),
     ],
 )
-def test_a_place_that_somebody_may_count_on_is_told(
+def test_a_path_that_the_job_may_rely_on_gets_a_note(
     path: str, contract: bool, fields: dict[str, Any]
 ) -> None:
     assert _placed(path, contract, **fields) == ["outputs[0].path"]
@@ -239,7 +239,7 @@ def _kept(**fields: Any) -> list[tuple[str, str]]:
     return [(format_path(p.path), p.severity) for p in found if "to one folder" in p.what]
 
 
-def test_that_all_nodes_write_into_one_folder_is_told() -> None:
+def test_an_output_of_all_nodes_gets_a_note_about_its_single_folder() -> None:
     """What is asked to be of the first one alone is refused: nothing keeps the others from writing there."""
     assert _kept(how={"from": "first"}, **TWO) == [("outputs[0].from", "error")]
     assert _kept(how={"from": "all"}, **TWO) == [("outputs[0].from", "note")]
@@ -286,7 +286,7 @@ def test_a_rehearsal_looks_for_mpirun_where_its_jobs_will(
     assert emulator.lacks(None) == {}
 
 
-def test_what_starts_no_mpirun_needs_none() -> None:
+def test_a_job_without_mpirun_is_rehearsed_without_it() -> None:
     assert _rehearsed(False, {}) == []
     assert _rehearsed(False, BY_MPI, preparation="apt-get install openmpi-bin") == []
 

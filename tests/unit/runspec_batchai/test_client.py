@@ -109,7 +109,7 @@ def test_a_group_that_was_there_is_never_deleted(here: Here) -> None:
     assert here.client.arm.look("ResourceGroups", path) is not None
 
 
-def test_what_holds_jobs_of_others_is_not_deleted(here: Here) -> None:
+def test_resources_with_jobs_of_others_are_not_deleted(here: Here) -> None:
     spec = batch_ai_specs.spec(run="sleep 600")
     here.make(spec)
     undo = {s.id: s.undo for s in batch_ai_specs.planned(spec, **here.settings).steps}
@@ -123,7 +123,7 @@ def test_what_holds_jobs_of_others_is_not_deleted(here: Here) -> None:
     assert here.client.state("job-abc123").state is State.GONE
 
 
-def test_what_goes_is_taken_away_one_by_one_so_that_nothing_goes_along_unseen(here: Here) -> None:
+def test_undo_deletes_each_resource_by_a_request_of_its_own(here: Here) -> None:
     spec = batch_ai_specs.spec()
     here.make(spec)
     here.until(State.SUCCEEDED)
@@ -304,7 +304,7 @@ def test_a_link_is_in_no_error() -> None:
     assert "very-secret" not in f"{told.value!r} {told.value.__cause__!r}"
 
 
-def test_what_is_printed_as_an_error_is_a_stream_of_its_own(here: Here) -> None:
+def test_standard_error_is_a_stream_of_its_own(here: Here) -> None:
     here.make(batch_ai_specs.spec(run="echo out; echo err >&2"))
     here.until(State.SUCCEEDED)
 
@@ -370,7 +370,7 @@ def cluster(current: int, state: str = "steady", **counts: int) -> Any:
         (None, "its cluster has been deleted"),
     ],
 )
-def test_one_node_is_no_nodes(found: Any, words: str) -> None:
+def test_messages_count_nodes_in_singular_and_plural(found: Any, words: str) -> None:
     assert status.waits(found) == words
 
 
@@ -427,7 +427,7 @@ def test_quotas_are_left_out_where_nobody_can_be_asked(
     assert PROVIDER.survey(spec, batch_ai_specs.facts(spec).options) == {}
 
 
-def test_who_is_not_known_is_told_of_the_settings_of_this_provider(here: Here) -> None:
+def test_a_refused_login_has_a_hint_of_this_provider(here: Here) -> None:
     here.stand.control("PUT", "faults", [{"kind": "expired", "times": 1, "operation": "Jobs_Get"}])
 
     with pytest.raises(CredentialsError) as told:

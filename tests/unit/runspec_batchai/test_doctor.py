@@ -73,7 +73,7 @@ def test_a_subscription_that_is_as_it_should_be_is_found_good(
     ]
 
 
-def test_looking_makes_nothing(azure: resource_manager.Azure) -> None:
+def test_doctor_sends_only_get_requests(azure: resource_manager.Azure) -> None:
     """The server answers GET alone; anything else would be refused, and found."""
     assert bad(said(azure)) == []
     assert len(azure.calls) <= 4
@@ -89,7 +89,7 @@ def test_the_end_of_the_service_is_all_that_is_said_of_the_public_endpoint(
     assert azure.calls == []
 
 
-def test_what_a_profile_lacks_is_said_before_anybody_is_asked(
+def test_doctor_names_missing_settings_without_a_request(
     azure: resource_manager.Azure,
 ) -> None:
     found = said(azure, location=None, container=None, file_share=None, ssh_public_key=None)

@@ -88,7 +88,7 @@ def test_nodes_that_the_cluster_keeps_are_a_standing_cost() -> None:
     assert found[f"4 x STANDARD_NC6, {kept}"] is None
 
 
-def test_what_stays_has_the_prices_that_were_read() -> None:
+def test_standing_costs_use_the_prices_of_the_list() -> None:
     of = spec(cluster={"cpus": 4})
     listed = ListedPrices({"STANDARD_D4_V3": 3.0}, services={"blob storage": 0.5})
 

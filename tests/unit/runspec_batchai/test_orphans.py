@@ -50,7 +50,7 @@ def test_a_forgotten_run_its_experiment_and_its_cluster_are_found_in_the_order_t
     assert found(unstored) == []
 
 
-def test_what_a_record_knows_is_none(unstored: Here) -> None:
+def test_resources_on_record_are_no_orphans(unstored: Here) -> None:
     unstored.make(batch_ai_specs.spec())
     unstored.until(State.SUCCEEDED)
     texts = {
@@ -62,7 +62,7 @@ def test_what_a_record_knows_is_none(unstored: Here) -> None:
     assert found(unstored, {"job-abc123"}, texts) == []
 
 
-def test_what_a_live_job_needs_is_said_to_be_alive(unstored: Here) -> None:
+def test_resources_of_a_live_job_are_marked_alive(unstored: Here) -> None:
     unstored.make(batch_ai_specs.spec(run="sleep 600"))
     unstored.until(State.RUNNING)
 

@@ -87,7 +87,7 @@ def test_a_shell_makes_the_users_words_of_the_command_line() -> None:
         ("${HOST:-a.b}", "${HOST:-a.b}"),
     ],
 )
-def test_places_are_put_in_by_the_shell_and_nothing_else_is(text: str, said: str) -> None:
+def test_the_shell_expands_paths_of_mounts_alone(text: str, said: str) -> None:
     given = spec(mounts=[CODE], outputs=[MODEL], command=["printf", "%s", text])
     env = {"AZ_BATCHAI_INPUT_CODE": "/in $X", "AZ_BATCHAI_OUTPUT_MODEL": "/out 'y'", "HOME": "no"}
 
@@ -276,7 +276,7 @@ def seen(line: str, **env: str) -> list[str]:
     return ran.stdout.splitlines()
 
 
-def test_the_first_node_alone_is_told_of_itself_by_its_shell() -> None:
+def test_the_shell_sets_the_variables_of_the_first_node() -> None:
     line = properties(spec(mounts=[CODE], run=SEEN))["customToolkitSettings"]["commandLine"]
 
     assert seen(line) == [

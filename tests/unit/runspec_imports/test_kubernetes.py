@@ -280,7 +280,7 @@ def test_a_step_before_the_program_with_the_same_image_becomes_setup() -> None:
         ({}, {}, {"newField": "x"}, "spec.newField"),
     ],
 )
-def test_what_is_lost_is_named_with_its_line(
+def test_a_lost_setting_is_named_with_its_line(
     container: dict[str, Any], pod: dict[str, Any], job: dict[str, Any], loss: str
 ) -> None:
     imported = take(make_job(container, pod, job))

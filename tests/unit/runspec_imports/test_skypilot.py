@@ -188,7 +188,7 @@ def test_a_repository_is_cloned_by_the_job() -> None:
         ("{accelerators: ['L4:1', 'T4:2']}", "", "train.sky.yaml:2: 2 x T4: each"),
     ],
 )
-def test_what_is_lost_is_named_with_its_line(resources: str, more: str, loss: str) -> None:
+def test_a_lost_setting_is_named_with_its_line(resources: str, more: str, loss: str) -> None:
     imported = take(resources, more)
 
     read_only(imported)

@@ -87,7 +87,7 @@ def test_every_name_is_there_and_nothing_is_imported_before_it_is_used() -> None
         _ = api.nothing
 
 
-def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_api_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     run = api.apply(api.load(value("quiet", "echo", "hi")))
 
     assert run.wait().state == api.State.SUCCEEDED
@@ -130,7 +130,7 @@ LOOP["again"] = LOOP
         (LOOP, "the spec is nested too deeply, or contains itself"),
     ],
 )  # fmt: skip
-def test_what_yaml_cannot_say_is_refused(env: Any, message: str) -> None:
+def test_values_that_yaml_cannot_express_are_refused(env: Any, message: str) -> None:
     with pytest.raises(UsageError) as wrong:
         api.load(value("odd", "true", env=env))
 

@@ -75,7 +75,7 @@ def test_new_starts_another(spec: Path) -> None:
     assert len(run_record.list_all()) == 2
 
 
-def test_what_failed_is_started_again(spec: Path) -> None:
+def test_apply_starts_a_failed_run_again(spec: Path) -> None:
     spec.write_text(HEAD + "run: exit 1\n")
     run(["apply", str(spec)])
     run(["apply", str(spec)])

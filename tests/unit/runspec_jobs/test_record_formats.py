@@ -176,9 +176,7 @@ def test_a_local_run_of_a_newer_version_is_refused_in_words(
 
 
 @pytest.mark.process
-def test_what_a_newer_version_saved_is_not_fetched_in_part(
-    made: run_record.Record, capsys: Capture
-) -> None:
+def test_saves_of_a_newer_version_are_not_fetched(made: run_record.Record, capsys: Capture) -> None:
     saved = Path(os.environ["RUNSPEC_HOME"], "local/runs", made.run, "outputs/out/0/0/.runspec")
     (saved / "manifest.json").write_text('{"format": "runspec.outputs/v9", "sets": []}')
 
@@ -192,7 +190,7 @@ def test_what_a_newer_version_saved_is_not_fetched_in_part(
 
 
 @pytest.mark.process
-def test_what_is_written_names_its_format_and_its_version(made: run_record.Record) -> None:
+def test_every_record_names_its_format_and_version(made: run_record.Record) -> None:
     home = Path(os.environ["RUNSPEC_HOME"])
     born = json.loads((made.folder / "journal.jsonl").read_text().splitlines()[0])
     of_local = [home / "local/runs" / made.run / name for name in ("job.json", "started.json")]
@@ -225,7 +223,7 @@ def test_a_run_of_a_version_that_named_no_formats_is_read(
     assert run(["destroy", made.run]) == 0
 
 
-def test_what_a_probe_of_a_newer_version_left_is_refused_in_words(tmp_path: Path) -> None:
+def test_leftovers_of_a_newer_versions_probe_are_refused(tmp_path: Path) -> None:
     session = probe_leftovers.Session.begin("local", "probe-1", {})
     assert json.loads(session.path.read_text())["format"] == probe_leftovers.FORMAT
     rewritten(session.path, **NEWER)
@@ -315,6 +313,6 @@ def test_core_and_agent_agree_on_formats() -> None:
     assert elastic_tasks.ELASTIC == inside.ELASTIC
 
 
-def test_what_is_no_mapping_is_left_to_its_reader() -> None:
+def test_the_check_of_formats_ignores_what_is_no_mapping() -> None:
     record_formats.check([], "runspec.x/v1", "x")
     assert journal.FORMAT == "runspec.journal/v1"

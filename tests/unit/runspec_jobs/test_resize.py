@@ -143,7 +143,7 @@ def test_nodes_that_are_named_leave_and_stay_away_until_others_are_asked_for(fiv
         (lambda five: five.resize(3, task=1), "r has no task 1"),
     ],
 )
-def test_what_the_spec_does_not_allow_is_refused_before_any_request(
+def test_a_resize_beyond_the_spec_is_refused_before_any_request(
     five: Pool, command: Callable[[Pool], Status], said: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
@@ -233,7 +233,9 @@ def test_nodes_that_do_not_leave_are_named(five: Pool, monkeypatch: pytest.Monke
         five.resize(3)
 
 
-def test_another_command_takes_over(five: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_resize_ends_the_first_with_a_conflict(
+    five: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def other(seconds: float) -> None:
         monkeypatch.setattr(five, "sleep", lambda seconds: five.leaving.clear())
         five.resize(4)

@@ -156,7 +156,7 @@ def test_losses_come_as_often_as_the_rate_says() -> None:
     assert mean(one.losses for one in found) == pytest.approx(expected, rel=0.05)
 
 
-def test_what_is_lost_is_back_after_the_wait_on_average() -> None:
+def test_lost_nodes_return_after_the_wait_on_average() -> None:
     """In the long run n = N mu / (lambda + mu) of N nodes are there."""
     spot = trace(spot={"losses_per_hour": 1.0, "nodes": 10, "wait": "30m"})
     work = job(7 * 50 * 3600, Costs(lost_s=0), spot=10)

@@ -21,7 +21,7 @@ def connect(*_: object) -> NoReturn:
     raise Connected
 
 
-def test_there_is_a_way_into_a_run_that_is_submitted_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_submitted_run_can_be_entered(monkeypatch: pytest.MonkeyPatch) -> None:
     record = SimpleNamespace(plan=None, read_memory=lambda: SimpleNamespace(status=None))
     run = SimpleNamespace(
         id="job-abc123", provider="local", record=record, demand_node=lambda *_: None

@@ -35,7 +35,7 @@ def mounts(source: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("scheme", ["store", "shared"])
-def test_a_place_stays_below_its_root(scheme: str) -> None:
+def test_a_store_path_outside_its_root_is_refused(scheme: str) -> None:
     assert told(mounts(f"{scheme}:///etc")) == [
         ("error", f"'{scheme}:///etc' leads out of its root folder")
     ]
@@ -73,7 +73,7 @@ def test_memory_that_grows_is_refused() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["store", "shared"])
-def test_a_place_to_be_read_is_there(scheme: str) -> None:
+def test_a_missing_store_path_is_refused(scheme: str) -> None:
     source = f"{scheme}://data"
 
     assert told(mounts(source), **{scheme: {"data": True}}) == []
@@ -158,7 +158,7 @@ def test_a_path_that_no_engine_takes_is_refused() -> None:
     assert [severity for severity, _ in told(more, engine="podman", root="/r,")] == ["error"] * 2
 
 
-def test_what_says_nothing_here_is_noted() -> None:
+def test_ignored_fields_get_a_note() -> None:
     more = {"container": {"shm": "1GiB"}, "cluster": {"placement": "close"}}
 
     assert told(more) == [

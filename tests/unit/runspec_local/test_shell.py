@@ -60,7 +60,7 @@ def test_a_terminal_and_its_name_go_along_and_the_words_stay_words(folder: Path)
     assert found.env is None
 
 
-def test_without_a_terminal_none_is_asked_for(folder: Path) -> None:
+def test_shell_without_a_terminal_requests_none(folder: Path) -> None:
     found = shell.shell(folder, HERE, [], {"TERM": "xterm"}, terminal=False)
 
     assert found.argv[:4] == ("podman", "exec", "--interactive", "job-000001-0-1-3")
@@ -78,7 +78,7 @@ def test_a_port_of_a_container_is_reached_from_within(
     assert found.argv[-4:] == ("/.runspec/runspec_inside.pyz", "relay", "127.0.0.2", "8888")
 
 
-def test_without_a_python_there_the_containers_address_is_taken(
+def test_tunnel_without_python_uses_the_containers_address(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The nodes of a task share one network, which is another container's."""
@@ -88,7 +88,9 @@ def test_without_a_python_there_the_containers_address_is_taken(
     assert asked[1][-1] == "job-000001-0-net-3"
 
 
-def test_without_either_there_is_a_way_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tunnel_without_python_or_address_names_an_image(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     saying(monkeypatch, "", " \n")
 
     with pytest.raises(Unavailable) as caught:
@@ -104,7 +106,7 @@ def test_a_node_that_does_not_run_is_named(folder: Path, at: tuple[int, int]) ->
         shell.tunnel(folder, at, 8888)
 
 
-def test_what_a_supervisor_that_died_left_does_not_count(folder: Path) -> None:
+def test_shell_refuses_a_run_whose_supervisor_died(folder: Path) -> None:
     who = {**process.identity(), "ticks": 1}
     (folder / "started.json").write_text(json.dumps(who))
 

@@ -39,7 +39,7 @@ def test_two_that_put_the_same_folder_at_once_are_both_right(tmp_path: Path) -> 
     assert [path.name for path in there.parent.iterdir()] == ["d1"]
 
 
-def test_what_a_dead_process_had_begun_is_swept_away(tmp_path: Path) -> None:
+def test_unfinished_folders_of_dead_processes_are_removed(tmp_path: Path) -> None:
     there = tmp_path / "blobs" / "d1"
     left = there.with_name(".new-d1-0badf00d")
     left.mkdir(parents=True)
@@ -50,7 +50,7 @@ def test_what_a_dead_process_had_begun_is_swept_away(tmp_path: Path) -> None:
     assert [path.name for path in there.parent.iterdir()] == ["d1"]
 
 
-def test_what_was_put_there_is_closed_to_whoever_mounts_it(tmp_path: Path) -> None:
+def test_stored_folders_are_read_only(tmp_path: Path) -> None:
     """Other runs read the same folder."""
     there = tmp_path / "blobs" / "d1"
 
@@ -61,7 +61,7 @@ def test_what_was_put_there_is_closed_to_whoever_mounts_it(tmp_path: Path) -> No
     assert modes == [0o700, 0o555, 0o444]
 
 
-def test_what_is_removed_is_gone_and_what_was_half_removed_as_well(tmp_path: Path) -> None:
+def test_remove_also_deletes_half_removed_folders(tmp_path: Path) -> None:
     there = tmp_path / "d1"
     put(OneFile(), there, quiet)
     there.with_name(".gone-d1").mkdir()

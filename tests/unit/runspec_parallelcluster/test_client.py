@@ -190,7 +190,7 @@ def test_a_head_node_that_does_not_answer_at_its_address_is_not_there_now(world:
         client.state(RUN)
 
 
-def test_of_a_cluster_that_is_gone_nothing_is_there_and_nothing_is_to_do(world: World) -> None:
+def test_a_deleted_cluster_has_no_jobs_and_needs_no_requests(world: World) -> None:
     client = world.client()
     client.remember(RUN, {"head": {"cluster": "runspec-0123", "host": "192.0.2.7"}})
     world.address = "nowhere"
@@ -423,7 +423,7 @@ def test_a_log_is_read_with_its_times(world: World) -> None:
     assert world.client(host="10.0.0.5").read_timed(stream, "5") == chunk
 
 
-def test_what_the_client_does_for_minutes_is_told(world: World) -> None:
+def test_the_client_reports_progress_of_long_operations(world: World) -> None:
     told: list[str] = []
     client = world.client(host="10.0.0.5")
     client.listen(told.append)

@@ -52,7 +52,7 @@ def test_there_is_nothing_before_it_is_made(made: Clusters) -> None:
     assert made.find(steps()["cluster"]) is None
 
 
-def test_what_was_made_is_found(pcluster: Pcluster, made: Clusters) -> None:
+def test_find_returns_the_cluster_that_was_made(pcluster: Pcluster, made: Clusters) -> None:
     plan = steps()
 
     answer = made.create(plan["cluster"].do.params)

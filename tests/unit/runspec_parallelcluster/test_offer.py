@@ -79,7 +79,7 @@ def test_the_head_node_costs_money_until_the_cluster_is_deleted() -> None:
     assert standing(offered(head_node="x99.large"))[f"the head node, x99.large, {GONE}"] is None
 
 
-def test_what_stays_has_the_prices_that_were_read() -> None:
+def test_standing_costs_use_the_prices_of_the_list() -> None:
     of = spec(cluster={})
     services = {"nat gateway": 2.0, "ebs gp3": 3.0, "public ipv4": 4.0, "lustre scratch": 730.0}
     listed = ListedPrices({"m6i.xlarge": 5.0, "g5.xlarge": 6.0}, services=services)
@@ -173,7 +173,7 @@ def test_memory_counts_if_the_spec_requests_it(memory: dict[str, str], share: fl
     assert found.shares == {"c6i.large": share}
 
 
-def test_what_the_cluster_has_besides_machines_is_named() -> None:
+def test_standing_costs_name_the_network_and_storage_of_a_cluster() -> None:
     found = standing(offered())
 
     assert (

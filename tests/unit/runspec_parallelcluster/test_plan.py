@@ -95,7 +95,7 @@ def test_an_update_lets_jobs_end_unless_it_is_told_otherwise(strategy: str, word
     assert made(update=strategy)["Scheduling"]["SlurmSettings"]["QueueUpdateStrategy"] == word
 
 
-def test_what_is_on_file_systems_is_in_s3_before_the_cluster_is_deleted() -> None:
+def test_undo_archives_file_systems_before_it_deletes_the_cluster() -> None:
     undo = plan(storage=SHARED)["cluster"].undo
     assert undo is not None
 
@@ -315,7 +315,7 @@ def test_a_head_node_that_is_known_is_not_even_looked_for() -> None:
     assert not any("--partition" in word for word in steps["job"].do.params["argv"])
 
 
-def test_what_lies_on_two_clusters_is_two_things() -> None:
+def test_uploads_to_two_clusters_are_different_steps() -> None:
     one, other = plan(max_count=4)["inside"], plan(max_count=8)["inside"]
 
     assert one.do.params["clusterName"] != other.do.params["clusterName"]

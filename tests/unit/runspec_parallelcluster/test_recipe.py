@@ -39,7 +39,7 @@ def test_a_spec_of_the_walk_through_is_planned(name: str) -> None:
     assert list(steps)[:3] == ["cluster", "update", "head"]
 
 
-def test_all_of_them_are_for_one_and_the_same_cluster() -> None:
+def test_all_specs_of_the_recipe_use_one_cluster() -> None:
     made = [planned(name)["cluster"].do for name in SPECS]
 
     assert len(made) == len(SPECS) and all(one == made[0] for one in made)

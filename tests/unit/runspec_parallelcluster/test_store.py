@@ -104,7 +104,7 @@ def test_every_new_file_is_copied_and_waited_for(place: Place) -> None:
     assert place.slept > 0 and "2 files" in place.said[0]
 
 
-def test_what_is_there_and_unchanged_is_not_copied_again(place: Place) -> None:
+def test_unchanged_files_are_not_archived_again(place: Place) -> None:
     write(place)("a.txt")
     place.mark("./a.txt", "there")
 
@@ -113,7 +113,7 @@ def test_what_is_there_and_unchanged_is_not_copied_again(place: Place) -> None:
     assert place.calls() == []
 
 
-def test_what_has_changed_since_is_copied_again(place: Place) -> None:
+def test_changed_files_are_archived_again(place: Place) -> None:
     write(place)("a.txt")
     place.mark("./a.txt", "there")
     place.mark("./a.txt", "dirty")
@@ -151,7 +151,7 @@ def test_a_folder_that_is_not_there_is_an_error(place: Place) -> None:
         place.archive()
 
 
-def test_what_does_not_arrive_is_not_waited_for_for_ever(
+def test_archiving_has_a_time_limit(
     place: Place,
 ) -> None:
     write(place)("a.txt")

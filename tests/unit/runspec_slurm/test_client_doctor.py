@@ -45,7 +45,7 @@ def test_a_cluster_that_is_well_is_said_to_be(up: Cluster, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_what_is_wrong_with_a_cluster_is_found(up: Cluster, tmp_path: Path) -> None:
+def test_doctor_finds_wrong_settings_of_a_cluster(up: Cluster, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     options = SlurmOptions(
         workspace=str(tmp_path / "file/x"), partition="none", python="/none/python3"
@@ -154,7 +154,7 @@ def test_a_machine_without_slurm_is_told_which_host_is_missing(
 
 
 @pytest.mark.slow
-def test_what_the_cluster_says_is_what_plans_go_by(up: Cluster) -> None:
+def test_discovery_returns_the_facts_of_the_cluster(up: Cluster) -> None:
     found = discover.query(Here(), SlurmOptions())
 
     main = clusters.Partition("main", **found["partitions"]["main"])
@@ -203,7 +203,7 @@ def test_a_node_that_is_well_is_said_to_be_and_nothing_is_left(up: Cluster, tmp_
 
 
 @pytest.mark.slow
-def test_what_a_node_lacks_is_found_there_and_not_on_the_login_node(
+def test_doctor_node_finds_what_a_compute_node_lacks(
     up: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A workspace of this machine alone: srun goes on elsewhere where there is none on the node."""

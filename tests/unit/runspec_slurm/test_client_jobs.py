@@ -153,7 +153,7 @@ def test_a_lost_reply_is_found_by_name_and_nothing_is_made_again(
 @pytest.mark.parametrize(
     ("begin", "end"), [("echo Welcome to 7;", ""), ("", " | sed 's/$/;site/'")]
 )
-def test_what_a_sites_own_sbatch_prints_is_never_taken_for_a_job(
+def test_output_of_a_sites_own_sbatch_is_no_job_id(
     client: SlurmClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: str, end: str
 ) -> None:
     """What stands in a claim and is no job's would have every job of the run leave."""
@@ -510,7 +510,7 @@ def test_a_folder_with_any_character_in_it_leaves_a_row_whole(
     assert (row.state, row.folder, row.name) == ("PENDING", os.path.realpath(odd), "c|d")
 
 
-def test_what_nobody_knows_is_found_and_what_somebody_needs_is_left(client: SlurmClient) -> None:
+def test_orphans_are_found_and_needed_resources_are_not(client: SlurmClient) -> None:
     for run in ("known-1", "alone-1", "dead-1"):
         step = prepared(client, run, "sleep 60")
         if run != "dead-1":

@@ -101,7 +101,7 @@ def test_large_files_and_odd_names_come_whole_between_small_ones(tmp_path: Path)
     assert fetched(Here(), tmp_path) == {(0, name): data for name, data in files.items()}
 
 
-def test_what_arrives_otherwise_than_it_was_is_fetched_by_itself(
+def test_a_file_with_a_wrong_digest_is_fetched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its digest is not that of what the login node read, as of a file that was being written."""

@@ -61,7 +61,7 @@ def test_rows_are_read_whatever_stands_in_a_reason_a_folder_or_a_name() -> None:
     ]
 
 
-def test_what_is_no_row_is_none() -> None:
+def test_lines_that_are_no_rows_are_skipped() -> None:
     assert list(queue.rows("\nsqueue: warning\n")) == []
 
 
@@ -96,7 +96,7 @@ def test_a_submission_that_nobody_heard_of_again_is_no_answer() -> None:
 
 
 @pytest.mark.parametrize(("words", "way"), queue.WAYS)
-def test_what_slurm_refuses_is_told_in_its_words_with_a_way_out(words: str, way: str) -> None:
+def test_a_refusal_of_slurm_is_shown_with_a_hint(words: str, way: str) -> None:
     with pytest.raises(RemoteError) as told:
         said(1, err=f"sbatch: error: {words}\nsbatch: note").submit("job-a1", [], "")
 
@@ -104,7 +104,7 @@ def test_what_slurm_refuses_is_told_in_its_words_with_a_way_out(words: str, way:
     assert (told.value.hint, told.value.transient) == (way, False)
 
 
-def test_what_passes_may_be_tried_again() -> None:
+def test_a_temporary_error_of_slurm_is_transient() -> None:
     with pytest.raises(RemoteError) as told:
         said(1, err="sbatch: error: Slurm temporarily unable to accept job").submit("a", [], "")
 
@@ -144,7 +144,7 @@ def test_a_job_of_another_workspace_that_has_ended_is_not_of_this_run() -> None:
 
 
 @pytest.mark.parametrize("words", ["", "scancel: error: Invalid job id specified\n"])
-def test_what_has_ended_meanwhile_is_not_told_again(words: str) -> None:
+def test_ending_a_job_that_has_ended_succeeds(words: str) -> None:
     """A job that is completing: scancel says so by its code alone (2021, of which eight bits are seen)."""
     over = said(229 if not words else 1, err=words)
 
@@ -164,7 +164,7 @@ def test_an_accounting_that_does_not_answer_is_asked_once() -> None:
     assert way.asked == 1
 
 
-def test_what_cannot_be_reached_makes_nothing() -> None:
+def test_an_unreachable_cluster_submits_nothing() -> None:
     class Away(Here):
         def run(self, *args: object, **more: object) -> Done:
             raise Unavailable("login: Connection refused")
@@ -304,7 +304,7 @@ def test_a_python_is_known_whatever_is_said_before_it() -> None:
     assert found == {"python": "3.9.2"}
 
 
-def test_what_a_cluster_does_not_say_is_left_out() -> None:
+def test_facts_that_the_cluster_lacks_are_left_out() -> None:
     assert discover.read("sh: scontrol: not found") == {}
     assert discover.read("\n== no python\n") == {"python": None}
 
@@ -319,7 +319,9 @@ def test_an_sbatch_that_was_killed_or_whose_answer_is_cut_off_may_have_submitted
 
 
 @pytest.mark.process
-def test_half_a_script_is_not_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incomplete_script_is_not_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Sbatch would take it; it is what comes of a caller that is killed while it writes."""
     (tmp_path / "sbatch").write_text("#!/bin/sh\ncat >>submitted; echo 12\n")
     (tmp_path / "sbatch").chmod(0o700)

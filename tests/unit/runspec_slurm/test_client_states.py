@@ -220,7 +220,7 @@ ENDINGS = [state for state in reasons.ENDED if state != "CANCELLED"]
 
 
 @pytest.mark.parametrize("state", ENDINGS)
-def test_what_slurm_ended_has_failed(state: str) -> None:
+def test_a_job_that_slurm_ended_has_failed(state: str) -> None:
     for notes in ({}, {AttemptKey(0, 1, BATCH): note(143)}):
         found = ended([row(state)], notes)
 
@@ -231,7 +231,7 @@ def test_what_slurm_ended_has_failed(state: str) -> None:
 
 
 @pytest.mark.parametrize("state", ENDINGS)
-def test_what_a_program_noted_counts_though_slurm_ended_the_job_then(state: str) -> None:
+def test_a_recorded_exit_code_counts_though_slurm_ended_the_job(state: str) -> None:
     """As a job one of whose processes was killed for its memory, and which went on to its end."""
     found = ended([row(state, code=9)], {AttemptKey(0, 1, BATCH): note(0)})
 
@@ -399,7 +399,7 @@ def test_how_a_run_ended_comes_back_equal_from_the_workspace() -> None:
     assert isinstance(found.nodes[0], NodeStatus)
 
 
-def test_what_the_workspace_says_is_read_whole() -> None:
+def test_the_answer_of_a_workspace_poll_is_parsed() -> None:
     text = (
         'claim 7\njob 7\nlast {"state": "failed"}\nends/0/1/batch\nends/2/1/0\nends/2/1/.rs-0.part\n'
         "failures/0-0/1-139\n 12 logs/0-0.txt\n3 logs/0-batch.txt\n15 total\n"
@@ -475,7 +475,7 @@ def test_a_job_that_nobody_knows_has_failed_when_nothing_came_of_it_for_minutes(
 
 
 @pytest.mark.process
-def test_what_is_printed_meanwhile_is_a_sign_of_life(
+def test_new_output_of_an_unknown_job_shows_that_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As by a job that goes on while its controller has lost its state."""

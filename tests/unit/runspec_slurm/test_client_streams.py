@@ -89,7 +89,7 @@ def test_equal_positions_give_equal_bytes_whoever_asks(
     assert found == [bytes(range(4)), bytes(range(4, 8)), bytes(range(8, 10))]
 
 
-def test_what_comes_later_is_read_from_where_one_was(store: WorkspaceStore) -> None:
+def test_a_log_is_read_on_from_its_position(store: WorkspaceStore) -> None:
     put(store, 0, b"one\n")
     (stream,) = logs(store).streams("a")
     first = stream.read(None)

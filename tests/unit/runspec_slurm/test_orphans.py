@@ -50,7 +50,7 @@ def test_compiled_modules_are_litter_where_their_zipapp_is(inside: Path) -> None
 
 
 @pytest.mark.process
-def test_who_takes_away_a_zipapp_takes_away_what_it_left(inside: Path) -> None:
+def test_removing_the_agent_removes_its_bytecode(inside: Path) -> None:
     """As `destroy --shared` does; what has only a like name stays."""
     client = SlurmClient(SlurmOptions(workspace=str(inside.parent)))
 

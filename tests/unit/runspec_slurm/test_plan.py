@@ -157,7 +157,7 @@ def test_other_resources_are_asked_for_beside_gpus(
 
 
 @pytest.mark.parametrize("wrong", ["gpu:1", "gpu", "a,b", "nvme:0", "--gres", "a:b:c:1", ""])
-def test_what_is_no_other_resource_is_refused(wrong: str) -> None:
+def test_a_malformed_generic_resource_is_refused(wrong: str) -> None:
     with pytest.raises(ValidationError):
         SlurmOptions.model_validate({"gres": [wrong]})
 
@@ -278,7 +278,7 @@ def test_nodes_have_logs_apart_from_that_of_the_script() -> None:
     assert said("--output", words(cluster={"nodes": 2})) == [f"runs/{RUN}/logs/0-batch.txt"]
 
 
-def test_what_waits_for_a_job_that_failed_does_not_wait_for_ever() -> None:
+def test_a_job_with_a_failed_dependency_is_ended() -> None:
     line = words({"after": ["12", "afterany:13_4", "singleton"]})
 
     assert said("--dependency", line) == ["afterok:12,afterany:13_4,singleton"]
@@ -287,7 +287,7 @@ def test_what_waits_for_a_job_that_failed_does_not_wait_for_ever() -> None:
 
 
 @pytest.mark.parametrize("environment", ["login", "clean"])
-def test_nothing_of_the_caller_goes_with_the_job(environment: str) -> None:
+def test_no_variable_of_the_caller_is_exported(environment: str) -> None:
     """And Slurm starts no login shell: the script does, once on each node."""
     line = words({"environment": environment}, env={"FOO": "a,b"})
 
@@ -302,7 +302,7 @@ def test_processes_have_a_processor_each_where_nothing_else_is_said() -> None:
     assert said("--cpus-per-task", words(**fields, cluster={"cpus": 2})) == ["2"]
 
 
-def test_what_the_profile_adds_comes_last() -> None:
+def test_further_options_of_the_profile_come_last() -> None:
     line = words({"sbatch": ["--constraint=a b&c"], "account": "a1", "qos": "high"})
 
     assert line[-1] == "--constraint=a b&c"
@@ -466,7 +466,7 @@ def test_a_shared_folder_itself_can_be_mounted() -> None:
     assert found["mounts"][0]["path"] == "/data/work"
 
 
-def test_places_and_names_are_of_the_run_and_of_nothing_else() -> None:
+def test_paths_and_names_are_relative_and_contain_the_run() -> None:
     wanted = spec()
 
     steps = PROVIDER.plan(wanted, RUN, facts(wanted))

@@ -116,7 +116,7 @@ def test_a_real_refusal_says_whether_anything_was_done(call: dict[str, Any]) -> 
 
 
 @pytest.mark.process
-def test_words_that_sbatch_does_not_take_are_a_refusal(
+def test_exit_code_255_of_sbatch_is_a_refusal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends with 255 then, which is also what ssh ends with when nobody knows."""

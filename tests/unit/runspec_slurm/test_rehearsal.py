@@ -47,7 +47,9 @@ def sbatch(env: dict[str, str], cwd: Path, *words: str) -> str:
     return (cwd / "log").read_text()
 
 
-def test_what_a_profile_names_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rehearsed_cluster_has_what_the_profile_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     need(*PROGRAMS)
     monkeypatch.setenv("SSL_CERT_FILE", "/the way/$out's")
 
@@ -72,7 +74,7 @@ def test_what_a_profile_names_is_there(tmp_path: Path, monkeypatch: pytest.Monke
     assert options["exclusive"] is True
 
 
-def test_what_is_missing_is_one_sentence_with_the_way_to_it(
+def test_a_machine_without_slurm_gets_the_packages_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)

@@ -129,7 +129,7 @@ def test_a_part_of_a_gpu_is_a_fraction() -> None:
         ({"SupportedUsageClasses": ["spot"]}, "no-on-demand"),
     ],
 )
-def test_what_is_particular_to_a_type_becomes_a_trait(own: dict[str, Any], trait: str) -> None:
+def test_special_properties_of_a_machine_become_traits(own: dict[str, Any], trait: str) -> None:
     assert ec2_row({**P5, **own})["traits"] == trait
 
 

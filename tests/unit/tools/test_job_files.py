@@ -44,7 +44,7 @@ providers:
 
 @pytest.mark.process
 @pytest.mark.parametrize("loss", job_files.SAID)
-def test_what_is_counted_as_said_is_said_by_a_spec_that_plans(
+def test_every_setting_counted_as_expressible_has_a_spec_that_plans(
     loss: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

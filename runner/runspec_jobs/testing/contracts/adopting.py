@@ -82,7 +82,7 @@ class AdoptingContract(MachinesContract):
         assert trial.left() == []
 
     @pytest.mark.parametrize("name", ["single", "sweep"])
-    def test_what_is_kept_of_a_run_goes_with_it(
+    def test_destroy_deletes_the_stored_state_of_a_run(
         self, keeping: Keeping, world: World, name: str
     ) -> None:
         if name in world.refuses:
@@ -99,7 +99,7 @@ class AdoptingContract(MachinesContract):
         assert store.kept_state(trial.run) is None
         assert trial.run not in store.kept_runs()
 
-    def test_nothing_is_kept_of_a_secret_but_its_name(
+    def test_the_stored_state_contains_no_secret(
         self, keeping: Keeping, world: World, canary: str
     ) -> None:
         if "secrets" in world.refuses:

@@ -79,7 +79,7 @@ class ClientContract:
         assert trial.left() == []
         assert trial.client.state(trial.run).state is State.GONE
 
-    def test_another_client_finds_it_too(self, trials: Trials, world: World) -> None:
+    def test_another_client_finds_every_step(self, trials: Trials, world: World) -> None:
         """Another process, perhaps on another machine, can continue a run."""
         trial = trials(world.example("single"))
         trial.make()
@@ -88,7 +88,7 @@ class ClientContract:
 
         assert {step.id: other.find(step) for step in trial.plan.steps} == trial.answers()
 
-    def test_taking_away_twice_is_no_mistake(self, trials: Trials, world: World) -> None:
+    def test_undoing_a_step_twice_succeeds(self, trials: Trials, world: World) -> None:
         trial = trials(world.example(find_largest(world)))
         trial.make()
         trial.wait()
@@ -297,7 +297,7 @@ class ClientContract:
 
     # Its mounts.
 
-    def test_half_a_folder_is_no_folder(self, trials: Trials, world: World) -> None:
+    def test_an_incomplete_upload_is_not_found(self, trials: Trials, world: World) -> None:
         """A folder that changes during its upload is not found, and the next upload is complete."""
         if "mounts" in world.refuses:
             pytest.skip("it mounts no folders")
@@ -338,7 +338,9 @@ class ClientContract:
 
         assert [line for line in said if not line.strip()] == []
 
-    def test_places_belong_to_one_run(self, trials: Trials, world: World) -> None:
+    def test_places_of_logs_and_outputs_belong_to_one_run(
+        self, trials: Trials, world: World
+    ) -> None:
         client = trials(world.example("single")).client
         if not isinstance(client, SupportsPlaces):
             pytest.skip("it does not know where logs and outputs are")

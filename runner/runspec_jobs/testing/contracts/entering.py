@@ -32,7 +32,7 @@ ENTERED: Mapping[str, type] = {"shell": SupportsExec, "tunnel": SupportsPortForw
 class EnteringContract(OutputsContract):
     """The tests of clients with a shell or a tunnel; other clients must not claim to have them."""
 
-    def test_what_it_can_enter_is_what_its_provider_says(
+    def test_the_client_supports_the_verbs_that_its_provider_names(
         self, trials: Trials, world: World
     ) -> None:
         client = trials(world.example("single")).client
@@ -71,9 +71,7 @@ class EnteringContract(OutputsContract):
 
         assert (done.stdout, done.returncode) == (b"here\n", 3), done.stderr
 
-    def test_there_is_no_way_into_a_node_that_does_not_run(
-        self, trials: Trials, world: World
-    ) -> None:
+    def test_a_node_that_does_not_run_cannot_be_entered(self, trials: Trials, world: World) -> None:
         trial = enter_trial(trials, world, world.printing(["done"]), State.SUCCEEDED)
         client = trial.client
 

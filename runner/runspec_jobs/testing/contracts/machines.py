@@ -70,7 +70,7 @@ class Machine(Recorder):
 class MachinesContract(StoppingContract):
     """The tests of clients on several machines that start with an empty account."""
 
-    def test_what_several_machines_make_at_once_for_all_runs_is_used_by_all(
+    def test_machines_that_make_a_shared_resource_at_once_share_it(
         self, trials: Trials, world: World
     ) -> None:
         together, spec = Together(), world.sharing()

@@ -26,7 +26,7 @@ echo ${{#held}}
 class UsageContract(FollowingContract):
     """The tests of clients whose jobs sample what they use."""
 
-    def test_what_a_job_used_is_known(self, trials: Trials, world: World) -> None:
+    def test_the_usage_of_a_job_is_known(self, trials: Trials, world: World) -> None:
         trial = trials(world.spec(run=HOLDING))
         client = get_sampler(trial)
         trial.make()

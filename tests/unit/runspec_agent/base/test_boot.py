@@ -231,7 +231,7 @@ def test_threads_never_see_half_of_new_credentials(
 
 
 @pytest.mark.parametrize("kind", ["429", "500", "502", "503", "504", "reset before", "truncated"])
-def test_what_passes_is_tried_again(
+def test_transient_errors_are_retried_after_growing_pauses(
     bucket: S3Bucket, way: Way, pauses: list[float], kind: str
 ) -> None:
     """With longer and longer pauses."""
@@ -244,7 +244,7 @@ def test_what_passes_is_tried_again(
 
 
 @pytest.mark.parametrize("kind", ["400", "403", "501"])
-def test_what_does_not_pass_is_told_at_once(
+def test_other_errors_are_returned_at_once(
     bucket: S3Bucket, way: Way, pauses: list[float], kind: str
 ) -> None:
     """The answer is the caller's to judge."""

@@ -37,7 +37,7 @@ def test_a_job_on_one_node_needs_no_words_at_all() -> None:
         ),
     ],
 )
-def test_a_word_that_is_wrong_is_named(env: dict[str, str], said: str) -> None:
+def test_a_wrong_variable_is_named(env: dict[str, str], said: str) -> None:
     """Exit 2."""
     with pytest.raises(Failure) as raised:
         read(env)

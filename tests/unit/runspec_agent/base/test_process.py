@@ -66,7 +66,7 @@ time.sleep(60)
 """
 
 
-def test_what_a_shell_has_started_saves_after_a_stop(nodes: Nodes) -> None:
+def test_a_program_below_a_shell_gets_sigterm_and_saves(nodes: Nodes) -> None:
     """The shell itself ends at once, because it waits for the program in the foreground."""
     child = start(nodes, "sh", "-c", '"$0" -c "$1"; echo after', sys.executable, SAVES)
     assert ready(child) == "ready\n"
@@ -77,7 +77,7 @@ def test_what_a_shell_has_started_saves_after_a_stop(nodes: Nodes) -> None:
     assert child.returncode == 143
 
 
-def test_what_a_shell_has_started_and_does_not_end_is_killed(nodes: Nodes) -> None:
+def test_a_program_below_a_shell_is_killed_after_the_grace_period(nodes: Nodes) -> None:
     stubborn = "trap '' TERM; echo ready; " + LOOP
     child = start(nodes, "sh", "-c", f'sh -c "{stubborn}"; echo after', RUNSPEC_GRACE_S="1")
     assert ready(child) == "ready\n"
@@ -138,7 +138,7 @@ def test_a_signal_to_the_group_reaches_the_program_once(nodes: Nodes) -> None:
     assert os.getpgid(0) != child.pid
 
 
-def test_what_ignores_a_stop_is_killed_after_the_grace(nodes: Nodes) -> None:
+def test_a_program_that_ignores_sigterm_is_killed_with_all_it_started(nodes: Nodes) -> None:
     """With everything it has started, in whatever session."""
     script = f'setsid sh -c "{LOOP}" & trap "" TERM; echo; {LOOP}'
     child = start(nodes, "sh", "-c", script, RUNSPEC_GRACE_S="0.2")

@@ -35,7 +35,7 @@ def run(shell: str, argv: Sequence[str], **env: str) -> subprocess.CompletedProc
 
 @every_shell
 @pytest.mark.process
-def test_both_get_their_words_and_the_program_its_variables(shell: str, tmp_path: Path) -> None:
+def test_setup_and_program_get_their_arguments_unchanged(shell: str, tmp_path: Path) -> None:
     setup = ["sh", "-c", SHOW, "setup", *WORDS]
     argv = words(setup=setup, command=["sh", "-c", f'{SHOW}; echo "$_rs_n$n"', "sh", "1", *WORDS])
 
@@ -105,7 +105,7 @@ def test_a_file_that_no_setup_has_written_says_nothing(content: str, tmp_path: P
 
 
 @pytest.mark.process
-def test_a_program_that_is_not_there_is_told_by_its_own_name() -> None:
+def test_a_missing_program_is_reported_by_its_name() -> None:
     done = run("dash", words(setup=["true"], command=["no-such-program"]))
 
     assert done.returncode == 127

@@ -137,7 +137,7 @@ def test_build_constraints_reach_the_build(
 
 
 @every_tool
-def test_what_cannot_be_built_is_one_clear_line(
+def test_an_environment_that_cannot_be_built_fails_with_one_line(
     store: Path, tmp_path: Path, tool: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Exit 2, after what the tool itself says."""

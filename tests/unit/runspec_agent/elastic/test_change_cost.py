@@ -79,9 +79,7 @@ def test_steps_that_are_done_again_are_counted(store: FolderBucket, tmp_path: Pa
     assert 0 <= second["gap_s"] < 60
 
 
-def test_who_was_not_the_first_before_knows_how_far_it_was(
-    store: FolderBucket, tmp_path: Path
-) -> None:
+def test_a_new_first_node_counts_from_its_own_steps(store: FolderBucket, tmp_path: Path) -> None:
     """The first one is lost: the next one has done the same steps."""
     first, next_one = account(store, tmp_path / "a"), account(store, tmp_path / "b")
     begin(first, 1, nodes=2)
@@ -125,7 +123,7 @@ def test_without_steps_the_time_without_a_program_is_told(
     assert found(store, 2)["lost_steps"] is None
 
 
-def test_it_says_who_came_and_what_became_of_the_others(
+def test_the_record_of_a_change_says_who_joined_left_or_was_lost(
     store: FolderBucket, tmp_path: Path
 ) -> None:
     mine = account(store, tmp_path / "a")
@@ -167,7 +165,7 @@ def test_before_a_first_step_the_seconds_are_not_known(store: FolderBucket, tmp_
     assert [found(store, 3)[name] for name in ("lost_steps", "exact", "since")] == [3, True, 1]
 
 
-def test_what_only_the_lost_first_node_told_is_known_as_far_as_it_was_noted(
+def test_steps_of_a_lost_first_node_count_as_far_as_recorded(
     store: FolderBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With MPI the first process alone tells steps. Its last ones, when all is lost at once, nobody knows."""
@@ -188,7 +186,9 @@ def test_what_only_the_lost_first_node_told_is_known_as_far_as_it_was_noted(
     assert (found(store, 2)["lost_steps"], found(store, 2)["exact"]) == (2, False)
 
 
-def test_who_was_away_goes_by_what_the_others_noted(store: FolderBucket, tmp_path: Path) -> None:
+def test_a_returning_node_uses_the_records_of_the_others(
+    store: FolderBucket, tmp_path: Path
+) -> None:
     """It was a member two generations ago, and knows less than the store."""
     away, other = account(store, tmp_path / "a"), account(store, tmp_path / "b")
     begin(away, 1)

@@ -142,7 +142,7 @@ def test_a_generation_that_wakes_up_takes_nothing_away(
     assert fresh.found() == new.found()
 
 
-def test_what_a_generation_begins_from_stays_until_all_have_it(
+def test_the_save_a_generation_starts_from_is_kept_until_all_nodes_read_it(
     store: FolderBucket, tmp_path: Path, fence: Fence
 ) -> None:
     """The first node may save before a slow one has read all."""
@@ -194,7 +194,7 @@ def test_a_generation_that_ends_while_it_saves_makes_nothing_count(
     assert fence.note == ""
 
 
-def test_nothing_is_fetched_again_that_is_there(
+def test_restoring_fetches_no_file_that_the_node_has(
     store: FolderBucket, tmp_path: Path, fence: Fence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = Node(store, tmp_path / "a", fence)
@@ -208,7 +208,7 @@ def test_nothing_is_fetched_again_that_is_there(
     assert asked == []
 
 
-def test_what_was_kept_and_is_gone_is_said(
+def test_restoring_a_deleted_save_fails_with_its_name(
     store: FolderBucket, tmp_path: Path, fence: Fence
 ) -> None:
     with pytest.raises(Failure, match="1-1 does not exist any more"):
@@ -231,7 +231,7 @@ def test_nothing_is_written_through_a_link(
     assert node.found() == {"first": "1", "second": "2", "best": "1"}
 
 
-def test_what_was_a_file_and_is_a_folder_now_is_a_file_again(
+def test_restoring_replaces_folders_by_files_and_files_by_folders(
     store: FolderBucket, tmp_path: Path, fence: Fence
 ) -> None:
     """And the reverse, also where the folder is a link to another one."""

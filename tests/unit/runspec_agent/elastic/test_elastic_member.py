@@ -172,7 +172,7 @@ def test_the_beat_is_that_of_the_store_or_what_is_told(env: dict[str, str], beat
 
 
 @pytest.mark.parametrize("text", ["x", "0", "nan", "-1", "1e9"])
-def test_what_can_be_no_beat_is_said(text: str) -> None:
+def test_a_wrong_heartbeat_interval_is_refused(text: str) -> None:
     with pytest.raises(Failure, match="RUNSPEC_BEAT_S") as failure:
         timing({"RUNSPEC_BEAT_S": text}, grace_s=20.0)
 

@@ -166,7 +166,7 @@ def bounds(window_s: float, beat_s: float, sync_s: float) -> Mapping[str, int]:
 
 @pytest.mark.slow
 @OBJECTS
-def test_what_a_node_asks_for_is_known_and_bounded(ways: list[Way], bucket: Bucket) -> None:
+def test_each_kind_of_request_of_a_node_is_bounded(ways: list[Way], bucket: Bucket) -> None:
     """No request of a kind that is not named here, and none more often."""
     seconds, found = counted(ways, bucket)
 

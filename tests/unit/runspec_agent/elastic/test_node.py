@@ -110,7 +110,7 @@ def test_a_store_that_is_silent_for_a_moment_costs_the_first_node_nothing(
     assert (cast(Engine, first.engine).started, member.silent) == ([1], 0)
 
 
-def test_who_hears_nothing_of_the_first_node_stays_and_asks_for_a_new_generation(
+def test_a_node_without_the_first_nodes_address_asks_for_a_new_generation(
     node: Callable[[int], Elastic], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The trouble is the first one's: else all others would leave with it."""
@@ -123,7 +123,7 @@ def test_who_hears_nothing_of_the_first_node_stays_and_asks_for_a_new_generation
     assert (member.finished, cast(Engine, other.engine).started) == ([(1, LOST)], [])
 
 
-def test_no_program_is_started_for_a_generation_that_was_over_before_all_was_there(
+def test_no_program_starts_for_a_generation_that_ended_while_files_were_restored(
     node: Callable[[int], Elastic], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To bring what was kept may take longer than the others wait."""

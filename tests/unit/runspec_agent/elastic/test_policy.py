@@ -82,7 +82,7 @@ def test_a_rule_of_the_spec_ends_the_job_at_its_first_failure(code: int, phase: 
     assert (found.phase, found.code) == (phase, code if phase == DONE else 0)
 
 
-def test_nothing_happens_where_nothing_has_changed() -> None:
+def test_an_unchanged_view_keeps_the_state() -> None:
     assert decided(RUNS, sight(A, B)) is RUNS
 
 
@@ -117,7 +117,7 @@ def test_a_lease_is_three_beats() -> None:
     assert decided(RUNS, sight(A, B, silent={"b": 2.9})) is RUNS
 
 
-def test_who_leads_since_a_moment_ago_believes_nobody_gone() -> None:
+def test_a_new_leader_waits_for_a_lease_before_it_calls_nodes_lost() -> None:
     """It has not looked for as long as a lease."""
     assert decided(RUNS, sight(A, since=2.0)) is RUNS
 
@@ -168,7 +168,7 @@ def test_the_first_nodes_program_ends_the_job() -> None:
     assert (new.phase, new.code, new.generation) == (DONE, 0, 3)
 
 
-def test_another_nodes_program_does_not() -> None:
+def test_the_end_of_another_nodes_program_does_not_end_the_job() -> None:
     assert decided(RUNS, sight(A, B, words={"b": FINISHED})) is RUNS
 
 
@@ -222,7 +222,7 @@ def test_where_all_fail_one_failure_counts() -> None:
         (137, "failed-137"),
     ],
 )
-def test_what_a_node_says_of_its_program(code: int, word: str) -> None:
+def test_an_exit_code_becomes_a_message_of_the_node(code: int, word: str) -> None:
     assert word_of(code) == word
 
 
@@ -255,7 +255,7 @@ def test_a_program_that_asks_for_ever_and_gets_no_further_ends_the_job() -> None
     assert new.why.startswith("the program of host-b exited with 143: 10 times in a row")
 
 
-def test_it_waits_until_it_is_known_whether_it_has_got_on() -> None:
+def test_a_generation_waits_for_word_about_progress() -> None:
     """The first node says so when it has saved."""
     assert decided(IDLES, sight(A, B, ready="b", since=0.1)) is IDLES
 
@@ -279,27 +279,27 @@ def test_the_count_begins_anew_where_it_got_on_or_has_other_nodes(found: Sight) 
 # A generation that forms
 
 
-def test_it_runs_when_all_are_ready() -> None:
+def test_a_generation_runs_when_all_its_nodes_are_ready() -> None:
     new = decided(FORMS, sight(A, B, ready="ab", since=0.1))
 
     assert (new.generation, new.phase, new.members) == (4, RUNNING, (A, B))
 
 
-def test_it_waits_for_who_has_yet_to_save() -> None:
+def test_a_generation_waits_for_nodes_that_save() -> None:
     assert decided(FORMS, sight(A, B, ready="a", since=12.9)) is FORMS
 
 
-def test_it_does_not_wait_for_ever() -> None:
+def test_a_generation_waits_no_longer_than_grace_and_lease() -> None:
     """The grace of the program and a lease."""
     assert decided(FORMS, sight(A, B, ready="a", since=13.1)).members == (A,)
 
 
-def test_it_does_not_wait_for_the_dead() -> None:
+def test_a_generation_does_not_wait_for_lost_nodes() -> None:
     assert decided(FORMS, sight(A, B, ready="a", silent={"b": 3.1}, since=0.1)).members == (A,)
     assert decided(FORMS, sight(A, B, ready="a", going={"b": GONE}, since=0.1)).members == (A,)
 
 
-def test_it_waits_for_who_leaves_and_goes_on_without_it() -> None:
+def test_a_generation_waits_for_a_leaving_node_to_save() -> None:
     """What it saves is what the others begin with."""
     waits = sight(A, B, ready="a", going={"b": LEAVING}, since=5.0)
     assert decided(FORMS, waits) is FORMS
@@ -309,7 +309,7 @@ def test_it_waits_for_who_leaves_and_goes_on_without_it() -> None:
     assert new.members == (A,)
 
 
-def test_who_stays_keeps_its_place_and_who_comes_is_last() -> None:
+def test_staying_nodes_keep_their_order_and_new_ones_follow() -> None:
     """Rank 0 moves when it does not exist any more, and not before."""
     forms = FORMS._replace(members=(D, C, B))
 
@@ -318,13 +318,13 @@ def test_who_stays_keeps_its_place_and_who_comes_is_last() -> None:
     assert new.members == (D, B, A, E)
 
 
-def test_there_are_no_more_than_may_be() -> None:
+def test_a_generation_has_at_most_the_maximum_of_nodes() -> None:
     forms = FORMS._replace(members=(D,))
 
     assert decided(forms, sight(A, B, C, D, ready="abcd"), most=2).members == (D, A)
 
 
-def test_it_does_not_run_with_fewer_than_may_be() -> None:
+def test_a_generation_does_not_run_below_the_minimum_of_nodes() -> None:
     assert decided(FORMS, sight(A, B, ready="ab"), least=3) is FORMS
     assert decided(FORMS, sight(A, B, C, ready="abc"), least=3).phase == RUNNING
 
@@ -347,7 +347,7 @@ def test_the_first_generation_waits_for_the_last_call() -> None:
     assert decided(first, late, least=2, most=2).members == (A, B)
 
 
-def test_who_is_there_is_given_a_moment_to_say_so() -> None:
+def test_a_generation_waits_a_moment_for_nodes_that_are_not_ready() -> None:
     """Or the generation that was formed for a node would begin without it."""
     assert decided(FORMS, sight(A, B, C, ready="ab", since=1.4)) is FORMS
     assert decided(FORMS, sight(A, B, C, ready="ab", since=1.6)).members == (A, B)

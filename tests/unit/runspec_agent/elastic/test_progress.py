@@ -41,7 +41,7 @@ def test_a_step_further_than_ever_is_headway(life: Life) -> None:
     assert life.made(3, 4)
 
 
-def test_a_program_that_told_steps_has_to_tell_them(life: Life) -> None:
+def test_a_program_that_reports_steps_makes_progress_by_steps_alone(life: Life) -> None:
     assert life.made(1)
     assert not life.made(saved=True, seconds=2 * RUN_S)
 

@@ -125,7 +125,7 @@ def test_a_node_that_leaves_says_why_where_the_others_look_for_it() -> None:
     assert Ask("put", "nodes/a,1,h,leaving", b"told to end") in list(node.part())
 
 
-def test_what_the_first_node_saves_when_it_leaves_counts() -> None:
+def test_the_last_save_of_a_leaving_first_node_is_valid() -> None:
     world = running(3, seed=4)
     (first,) = (node for node in world.nodes if node.rank == 0 and node.running)
 
@@ -272,13 +272,13 @@ def test_a_program_that_ended_or_has_to_leave_is_not_begun_again() -> None:
     assert (one.course.view().rank, other.course.view().rank) == (None, None)
 
 
-def test_who_has_a_comma_in_its_name_is_no_node() -> None:
+def test_a_node_name_with_a_comma_is_refused() -> None:
     with pytest.raises(Failure, match="comma"):
         MemberProtocol(Node("a,b", 1, "h"), Bounds(1, 1), TIMING, lambda: 0.0)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b'{"members": 1, "changes": []}'])
-def test_what_is_no_record_is_said(content: bytes) -> None:
+def test_an_unreadable_record_is_refused(content: bytes) -> None:
     for kind in (State, FencingToken):
         with pytest.raises(Failure, match="cannot be read"):
             kind.of(content if kind is State or content != b"{}" else b"x")

@@ -63,7 +63,7 @@ def test_the_older_agent_goes_on_with_its_own_store(store: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "kept\n"), done.stderr
 
 
-def test_what_an_older_elastic_job_kept_is_brought_back(store: Path, tmp_path: Path) -> None:
+def test_a_save_of_an_older_elastic_job_is_restored(store: Path, tmp_path: Path) -> None:
     (of,) = (store / "runs").glob("elastic-*")
     bucket = FolderBucket({"RUNSPEC_STORE": f"file://{store}"})
     prefix = f"runs/{of.name}/elastic/0/"

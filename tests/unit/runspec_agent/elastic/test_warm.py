@@ -188,7 +188,7 @@ SPOILS: Mapping[str, tuple[str, str]] = {
 
 @pytest.mark.process
 @pytest.mark.parametrize("spoils", SPOILS)
-def test_what_a_fork_would_not_be_like_stays_a_new_process(
+def test_programs_that_a_fork_would_change_get_a_new_process(
     node: Node, tmp_path: Path, spoils: str
 ) -> None:
     (tmp_path / "lib/torch.py").write_text(FRAMEWORK + "import decimal\n")
@@ -200,7 +200,7 @@ def test_what_a_fork_would_not_be_like_stays_a_new_process(
 
 
 @pytest.mark.process
-def test_what_a_framework_sets_is_set_in_forks(node: Node, tmp_path: Path) -> None:
+def test_variables_that_a_framework_sets_are_set_in_forks(node: Node, tmp_path: Path) -> None:
     (tmp_path / "lib/torch.py").write_text(FRAMEWORK + "os.environ['CACHE'] = 'here'\n")
     node.learn()
 

@@ -51,7 +51,7 @@ def asked(service: Way, answer: Any, status: int = 200) -> str:
     return address.own({"ECS_CONTAINER_METADATA_URI_V4": service.url + "/v4/x"})
 
 
-def test_what_is_told_comes_first() -> None:
+def test_an_address_in_the_environment_comes_first() -> None:
     """By a rehearsal, or by the user."""
     assert address.own({"RUNSPEC_HOST": "node-1"}) == "node-1"
 
@@ -103,7 +103,7 @@ def test_an_answer_that_is_cut_is_done_without(monkeypatch: pytest.MonkeyPatch) 
     assert address.own({"ECS_CONTAINER_METADATA_URI_V4": "http://x"}) == OUT
 
 
-def test_without_a_way_out_there_is_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_network_uses_its_host_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of this machine, which has no network."""
 
     class Nowhere(socket.socket):
@@ -151,7 +151,7 @@ def test_a_name_that_is_no_help_is_left(
     assert address.own(NODES) == OUT
 
 
-def test_a_node_without_a_way_out_is_called_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_without_a_route_uses_its_host_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes of a cluster may have none."""
 
     class Nowhere(socket.socket):

@@ -32,7 +32,7 @@ def test_a_free_port_is_none_that_somebody_listens_at(monkeypatch: pytest.Monkey
         assert address.free_port() != port
 
 
-def test_where_the_system_has_no_such_range_it_gives_the_port(
+def test_a_system_without_a_port_range_chooses_the_port(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(address, "GIVEN", str(tmp_path / "none"))

@@ -64,7 +64,7 @@ def test_nccl_chooses_among_interfaces_of_infiniband_itself(
     assert "NCCL_SOCKET_IFNAME" not in sockets.variables("10.0.0.7", loopback=False)
 
 
-def test_what_the_job_sets_stays() -> None:
+def test_interface_variables_of_the_job_are_kept() -> None:
     env = {"NCCL_SOCKET_IFNAME": "=eth5", "GLOO_SOCKET_IFNAME": "eth6"}
 
     found = torchrun.env_for(env, "10.0.0.7", loopback=False)

@@ -333,7 +333,7 @@ def test_the_program_gets_its_words_and_the_log_all_of_its_lines(service: Servic
     assert (code, out, err) == (0, "<a b>\n<>\n<$HOME>\n<it's>\n<é>\nlast", "err\n")
 
 
-def test_words_that_do_not_come_with_the_job_stand_in_its_record(service: Service) -> None:
+def test_arguments_come_from_the_record_of_the_job(service: Service) -> None:
     record = {"argv": [*sh('for w; do echo "<$w>"; done'), "sh", "a b", "$HOME 'x", "é"]}
 
     assert service.runs(record=record)[1] == "<a b>\n<$HOME 'x>\n<é>\n"
@@ -356,7 +356,7 @@ def left(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("script", ["true", "exit 3", "kill -9 $$"])
-def test_nothing_of_ours_stays_after_any_end_of_the_program(
+def test_the_agent_removes_its_files_after_any_end(
     service: Service, tmp_path: Path, script: str
 ) -> None:
     """Neither what the agent needed for now, nor a zipapp that it got from the store."""
@@ -366,9 +366,7 @@ def test_nothing_of_ours_stays_after_any_end_of_the_program(
 
 
 @pytest.mark.parametrize("kind", ["s3"], indirect=True)
-def test_what_a_killed_agent_leaves_is_taken_away_by_the_next(
-    service: Service, tmp_path: Path
-) -> None:
+def test_the_next_agent_removes_files_of_a_killed_one(service: Service, tmp_path: Path) -> None:
     service.runs(*sh("kill -9 $PPID; exec sleep 60"))
     assert len(left(tmp_path)) == 1
 
@@ -452,7 +450,7 @@ def test_the_contract_is_kept(service: Service, tmp_path: Path) -> None:
         assert line + "\n" in out
 
 
-def test_what_is_read_and_written_lies_below(
+def test_mounts_and_outputs_lie_below_runspec_below(
     service: Service, bucket: Bucket, tmp_path: Path
 ) -> None:
     """RUNSPEC_BELOW stands for the root that a process does not have."""
@@ -498,7 +496,7 @@ def test_outputs_are_saved_when_the_program_fails(service: Service) -> None:
 
 
 @pytest.mark.parametrize("kind", ["s3"], indirect=True)
-def test_what_cannot_be_saved_is_a_failure(service: Service, way: Way) -> None:
+def test_a_file_that_cannot_be_saved_fails_the_job(service: Service, way: Way) -> None:
     """Exit 1, a line for each, and the rest is there."""
     way.breaks("403", "PUT", "/objects/", times=100)
 
@@ -833,7 +831,7 @@ NODES = {"shape": "array", "nodes": 2}
 
 
 @pytest.mark.slow
-def test_a_node_that_cannot_be_made_ready_ends_the_one_that_waits_for_it(
+def test_a_node_that_cannot_prepare_ends_the_node_that_waits(
     service: Service, bucket: Bucket, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
@@ -1096,7 +1094,7 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("shape", ["nodes", "array"])
-def test_what_a_job_reads_comes_to_each_of_its_nodes_once(
+def test_each_node_fetches_each_input_once(
     service: Service, bucket: Bucket, way: Way, shape: str
 ) -> None:
     """Each object by one GET from each node, and by none from whoever has applied."""

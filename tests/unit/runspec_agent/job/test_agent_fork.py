@@ -67,7 +67,9 @@ def test_the_agent_of_this_zipapp_is_a_fork(app: str) -> None:
         ["no-such-python", "-IS", "inside.pyz", "job"],
     ],
 )
-def test_all_else_is_started(app: str, monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+def test_other_commands_are_started_not_forked(
+    app: str, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
     """In a container, by another Python, of another zipapp, or not an agent at all."""
     monkeypatch.chdir(Path(app).parent)
 

@@ -146,7 +146,7 @@ def test_a_task_runs_what_its_record_says(service: Service) -> None:
     assert (service.runs(), service.said()) == (0, "7 1 <a 'b\" $HOME>\n")
 
 
-def test_what_is_the_services_is_not_the_programs(service: Service) -> None:
+def test_the_program_gets_no_signature_of_the_service(service: Service) -> None:
     """It sees the contract, and no signature."""
     service.puts(argv=["env"])
 
@@ -200,7 +200,7 @@ def test_an_ended_signature_is_one_clear_line(service: Service, blobs: Blobs) ->
     assert "sig=" not in service.said()
 
 
-def test_what_a_container_writes_lies_on_the_large_disk(service: Service, tmp_path: Path) -> None:
+def test_outputs_of_a_container_lie_on_the_large_disk(service: Service, tmp_path: Path) -> None:
     """Its own root does not."""
     words = {"RUNSPEC_WORDS": f"{EVERY} RUNSPEC_DISK=AZ_BATCH_TASK_WORKING_DIR"}
     (tmp_path / "image").mkdir()
@@ -276,7 +276,7 @@ def test_a_node_that_fails_fails_the_task_and_all_try_again(service: Service) ->
     until(lambda: not service.left())
 
 
-def test_what_still_runs_when_the_first_has_failed_is_told_to_end(service: Service) -> None:
+def test_the_failure_of_the_first_node_ends_programs_on_the_others(service: Service) -> None:
     """The service may not know of what is in the background."""
     script = (
         "[ $RUNSPEC_RANK = 0 ] && { sleep 3; exit 3; }; trap 'echo told; exit' TERM; "

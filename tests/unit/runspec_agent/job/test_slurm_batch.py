@@ -181,7 +181,7 @@ def test_the_end_of_a_try_is_noted(slurm: Slurm, code: int) -> None:
     assert slurm.asked() == ""
 
 
-def test_what_never_came_to_the_agent_is_noted_too(slurm: Slurm) -> None:
+def test_a_container_that_does_not_start_is_recorded(slurm: Slurm) -> None:
     """An image that cannot be pulled, or no podman."""
     for code, engine, why in (
         (125, "podman", "the container did not start: its image cannot be pulled"),
@@ -212,7 +212,7 @@ def test_an_image_that_cannot_be_pulled_has_another_attempt_where_a_rule_says_so
     assert slurm.asked() == "scontrol requeue 7\n"
 
 
-def test_a_success_that_no_agent_has_recorded_is_none(slurm: Slurm) -> None:
+def test_exit_code_0_without_a_record_is_no_success(slurm: Slurm) -> None:
     """As of an image whose ENTRYPOINT ends without starting the agent."""
     code, said = slurm.runs("true", words=["true"])
 
@@ -565,7 +565,7 @@ def test_a_task_of_an_array_is_queued_again_alone(slurm: Slurm) -> None:
     assert slurm.asked() == "scontrol requeue 7_1\n"
 
 
-def test_what_has_succeeded_is_not_run_again(slurm: Slurm) -> None:
+def test_a_requeued_task_that_has_succeeded_runs_nothing(slurm: Slurm) -> None:
     """Somebody may have the whole of an array queued again."""
     slurm.runs("true")
 

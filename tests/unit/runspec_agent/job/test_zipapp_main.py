@@ -167,7 +167,7 @@ def test_the_compiled_modules_are_whole_and_nobody_elses(workspace: Workspace) -
 
 
 @pytest.mark.parametrize("content", [b"", b"half of it", b"\xe3"])
-def test_what_is_not_whole_is_made_anew(workspace: Workspace, content: bytes) -> None:
+def test_damaged_bytecode_is_compiled_again(workspace: Workspace, content: bytes) -> None:
     """As a machine leaves it that loses its power."""
     workspace.task()
     (kept,) = workspace.kept()

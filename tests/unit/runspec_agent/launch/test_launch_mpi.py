@@ -86,7 +86,7 @@ def test_the_host_file_names_the_nodes_in_rank_order(make: Make) -> None:
 
 
 @pytest.mark.process
-def test_one_node_needs_nowhere_to_meet(make: Make) -> None:
+def test_a_single_node_needs_no_rendezvous(make: Make) -> None:
     """Mpirun runs its ranks by itself."""
     nodes = make(1, RUNSPEC_MEET="")
 
@@ -96,7 +96,7 @@ def test_one_node_needs_nowhere_to_meet(make: Make) -> None:
 
 
 @pytest.mark.slow
-def test_what_ranks_write_comes_out_at_rank_0(make: Make) -> None:
+def test_rank_0_prints_the_output_of_all_ranks(make: Make) -> None:
     """Both streams, through the remote shell."""
     nodes = make(2)
 
@@ -236,7 +236,7 @@ def test_a_stop_reaches_the_ranks_of_all_nodes(make: Make, told: tuple[int, ...]
 
 
 @pytest.mark.slow
-def test_what_does_not_stop_is_killed_after_the_grace(make: Make) -> None:
+def test_ranks_that_ignore_sigterm_are_killed_after_the_grace_period(make: Make) -> None:
     """Ranks that ignore SIGTERM end all the same, on all nodes."""
     nodes = make(2, RUNSPEC_GRACE_S="0.5")
     nodes.start_all(sh('trap "" TERM; echo >ready; while :; do sleep 0.05; done'))

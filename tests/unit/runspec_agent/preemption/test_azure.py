@@ -35,7 +35,7 @@ def begun(machine: AzureMachine, **env: str) -> ScheduledEventsWatcher:
     return watch
 
 
-def test_it_asks_as_often_as_azure_recommends() -> None:
+def test_notices_are_polled_as_often_as_azure_recommends() -> None:
     assert ScheduledEventsWatcher.every_s == 1.0
 
 
@@ -49,7 +49,7 @@ def test_a_notice_is_seen_when_it_comes(machine: AzureMachine, kind: str) -> Non
     assert watch.notice == "Sun, 22 Nov 2026 00:30:00 GMT"
 
 
-def test_a_notice_that_has_begun_names_no_time_and_is_one(machine: AzureMachine) -> None:
+def test_a_notice_without_a_time_is_a_notice(machine: AzureMachine) -> None:
     watch = begun(machine)
 
     machine.tells(event("Preempt", "vmss_3", when=""))
@@ -68,9 +68,7 @@ def test_a_notice_that_has_begun_names_no_time_and_is_one(machine: AzureMachine)
         "text",
     ],
 )
-def test_what_is_no_end_of_this_machine_is_not_taken_for_one(
-    machine: AzureMachine, other: Any
-) -> None:
+def test_events_about_other_machines_are_ignored(machine: AzureMachine, other: Any) -> None:
     watch = begun(machine)
 
     machine.tells(other)

@@ -23,7 +23,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
         yield found
 
 
-def test_it_asks_as_often_as_ec2_recommends() -> None:
+def test_notices_are_polled_as_often_as_ec2_recommends() -> None:
     assert Ec2PreemptionWatcher.every_s == 5.0
 
 
@@ -79,7 +79,7 @@ def test_where_no_token_is_given_nobody_is_asked_for_long(machine: Machine, stat
     assert (watch.notice, len(machine.calls)) == (None, Ec2PreemptionWatcher.misses)
 
 
-def test_who_is_not_there_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_metadata_service_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container that is one hop too far: what is sent is never answered."""
     monkeypatch.setattr(Ec2PreemptionWatcher, "every_s", 0.01)
     monkeypatch.setattr(Ec2PreemptionWatcher, "answer_s", 0.05)
@@ -96,7 +96,7 @@ def test_who_is_not_there_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "<html>", "\xff"])
-def test_what_is_no_notice_is_not_taken_for_one(machine: Machine, text: str) -> None:
+def test_an_answer_without_a_notice_is_ignored(machine: Machine, text: str) -> None:
     """A proxy that answers everything with 200, say."""
     machine.ends = text
     watch = Ec2PreemptionWatcher(machine.env())

@@ -102,7 +102,7 @@ def test_an_address_that_is_not_its_own_is_no_reason_for_a_node_to_be_silent(
         door.close()
 
 
-def test_who_does_not_know_the_token_is_told_nothing() -> None:
+def test_a_client_without_the_token_gets_no_answer() -> None:
     door = Door("127.0.0.1")
 
     try:

@@ -26,7 +26,7 @@ def test_tasks_and_nodes_have_their_own(bucket: Bucket) -> None:
     assert attempts.number(bucket, "runs/r/tries/1-0/") == 1
 
 
-def test_no_two_have_the_same(bucket: Bucket) -> None:
+def test_no_two_attempts_get_the_same_number(bucket: Bucket) -> None:
     """A machine that was given up may still run."""
     found: list[int] = []
     gate = threading.Barrier(6)

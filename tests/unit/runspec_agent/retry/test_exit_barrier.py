@@ -161,7 +161,7 @@ def test_a_launcher_that_failed_waits_a_moment_for_the_other_nodes(
     assert 0.3 <= time.monotonic() - began < SOON_S
 
 
-def test_others_say_their_own_code(make: Make, signals: Signals) -> None:
+def test_nodes_other_than_the_first_return_their_own_code(make: Make, signals: Signals) -> None:
     """And stop to beat."""
     other = make(1)
 
@@ -273,7 +273,7 @@ def test_a_store_that_stays_silent_is_lost(
     assert failure.value.code == LOST
 
 
-def test_what_is_known_is_not_asked_for_again(make: Make, signals: Signals, way: Way) -> None:
+def test_the_code_of_an_ended_node_is_fetched_once(make: Make, signals: Signals, way: Way) -> None:
     """A code is fetched once, however long the others take."""
     first, other = make(0), make(1)
     make(2).end(0, signals, True)

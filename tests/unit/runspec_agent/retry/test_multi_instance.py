@@ -88,7 +88,7 @@ def test_all_nodes_have_the_number_of_the_try(make: Make, signals: Signals) -> N
         assert found == [number, number]
 
 
-def test_it_is_told_which_machine_has_which_rank(
+def test_the_main_node_records_the_machine_of_each_rank(
     bucket: Bucket, make: Make, signals: Signals
 ) -> None:
     """The service has numbers for nodes, too, and does not say that they are these."""

@@ -133,7 +133,7 @@ def test_a_failure_for_good_ends_all_and_later_ones_do_not_begin(
     assert join(0, 2).verdict == RoundOutcome(6, "node 1 exited with 6")
 
 
-def test_what_was_decided_first_stands(join: Join, signals: Signals) -> None:
+def test_the_first_decision_of_a_round_is_kept(join: Join, signals: Signals) -> None:
     """A code that would end the job for good gives way: the others try again, and need this node."""
     nodes = [join(0), join(1, start=False)]
     nodes[0].decide(AGAIN, "node 0 loses its machine")
@@ -215,12 +215,12 @@ def test_a_failure_is_not_a_nodes_own_where_another_had_told_of_its_end(
     assert nodes[0].blame(signals) == RoundOutcome(AGAIN, "node 1 loses its machine")
 
 
-def test_who_has_not_come_is_no_excuse(join: Join, signals: Signals) -> None:
+def test_a_missing_node_is_not_blamed_for_a_failure(join: Join, signals: Signals) -> None:
     """A program that cannot be started fails at once, though machines come late."""
     assert join(0).blame(signals) is None
 
 
-def test_who_has_ended_well_is_no_excuse(join: Join, signals: Signals) -> None:
+def test_a_node_that_succeeded_is_not_blamed_for_a_failure(join: Join, signals: Signals) -> None:
     """It does not beat any more."""
     nodes = [join(0), join(1, start=False)]
     nodes[1].beat()
@@ -246,7 +246,7 @@ def test_a_node_that_is_silent_ends_the_round_for_those_who_wait(
 
 
 @pytest.mark.parametrize("failed", [True, False])
-def test_who_waits_can_be_stopped(join: Join, signals: Signals, failed: bool) -> None:
+def test_sigterm_ends_the_wait_for_other_nodes(join: Join, signals: Signals, failed: bool) -> None:
     """And the others hear of it."""
     node, other = join(0), join(1, start=False)
     other.beat()

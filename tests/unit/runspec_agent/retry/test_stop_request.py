@@ -53,7 +53,7 @@ def test_a_later_success_takes_the_failure_back(bucket: Bucket) -> None:
     assert not halted(bucket, 2)
 
 
-def test_the_first_node_counts_for_those_that_start_with_it(bucket: Bucket) -> None:
+def test_the_first_node_counts_failures_for_its_gang(bucket: Bucket) -> None:
     gang = {**RECORD, "shape": "nodes"}
 
     for number in (0, 1):
@@ -62,7 +62,7 @@ def test_the_first_node_counts_for_those_that_start_with_it(bucket: Bucket) -> N
     assert not halted(bucket, 2)
 
 
-def test_without_a_bound_nothing_is_counted(bucket: Bucket) -> None:
+def test_failures_are_not_counted_without_max_failed(bucket: Bucket) -> None:
     record = {"shape": "single", "attempts": 1}
 
     Failures(bucket, AT, record).judge(task(0), 3)

@@ -30,7 +30,7 @@ def put(bucket: Bucket, key: str, content: bytes) -> None:
     bucket.put_file(key, opened(content), len(content), hashlib.sha256(content).hexdigest())
 
 
-def test_nothing_is_none(bucket: Bucket) -> None:
+def test_a_missing_object_is_none_and_an_empty_one_is_not(bucket: Bucket) -> None:
     """And something is what was put."""
     assert bucket.get("a") is None
 
@@ -43,7 +43,7 @@ S3 = pytest.mark.parametrize("kind", ["s3"], indirect=True)
 
 
 @pytest.mark.parametrize("key", ["a b", "a+b", "~é日", "a&b=c?d#e", "%41", "<a>&amp;", "a:b@c'd\""])
-def test_keys_are_what_they_are(bucket: Bucket, key: str) -> None:
+def test_keys_are_written_read_and_listed_unchanged(bucket: Bucket, key: str) -> None:
     """Written, read, and listed."""
     bucket.put("in/" + key, b"1")
 
@@ -63,7 +63,7 @@ def test_keys_may_hold_what_xml_cannot(bucket: Bucket, key: str) -> None:
 # Claims
 
 
-def test_one_wins_every_race(bucket: Bucket) -> None:
+def test_one_of_many_simultaneous_claims_wins(bucket: Bucket) -> None:
     """Eight at a time, twenty times; all learn who."""
     for race in range(20):
         told: list[bytes] = []
@@ -83,7 +83,7 @@ def test_one_wins_every_race(bucket: Bucket) -> None:
         assert set(told) == {bucket.get(f"race-{race}")}
 
 
-def test_who_has_claimed_comes_in_again(bucket: Bucket) -> None:
+def test_a_repeated_claim_of_the_same_id_succeeds(bucket: Bucket) -> None:
     """A retry of the service has the same id."""
     assert bucket.claim("claim", b"me") == b"me"
     assert bucket.claim("claim", b"me") == b"me"
@@ -237,7 +237,7 @@ def test_a_file_that_grows_is_sent_up_to_its_size(bucket: Bucket) -> None:
 
 
 @pytest.mark.parametrize("size", [100, pytest.param(1000, id="whole")])
-def test_a_file_that_changed_is_not_there(
+def test_a_file_that_changed_during_its_upload_is_not_stored(
     bucket: Bucket, parts: Parts, kind: str, size: int
 ) -> None:
     """Its checksum is not the one it had. moto does not compare that of a whole file."""
@@ -371,7 +371,7 @@ def test_whatever_the_store_does_is_a_failure_that_may_be_tried_again(
     assert failure.value.code == LOST
 
 
-def test_what_is_no_list_is_a_failure(bucket: Bucket, way: Way) -> None:
+def test_a_list_that_is_not_xml_is_refused(bucket: Bucket, way: Way) -> None:
     """Some proxy's page, perhaps."""
     list(bucket.listing(""))
     way.answers[way.calls[-1].path] = (200, b"<html>")

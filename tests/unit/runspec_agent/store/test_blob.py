@@ -62,7 +62,7 @@ def test_the_signature_goes_with_every_request() -> None:
 
 
 @pytest.mark.parametrize("sas", ["", "a b", "sig=x\n"])
-def test_what_can_be_no_signature_is_said_without_saying_it(sas: str) -> None:
+def test_a_malformed_signature_is_refused_and_not_shown(sas: str) -> None:
     with pytest.raises(Failure) as failure:
         store("https://a.blob.core.windows.net/c/p", sas)
 
@@ -162,7 +162,7 @@ def test_a_name_that_xml_cannot_hold_comes_escaped() -> None:
 
 
 @BLOB
-def test_who_writes_the_same_file_at_the_same_time_mixes_nothing_in(
+def test_two_simultaneous_uploads_of_a_blob_do_not_mix(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as a node that is thought lost, and the one that does its work again."""

@@ -107,7 +107,7 @@ def test_the_content_of_a_copy_does_not_come_here(bucket: Bucket, way: Way, size
     assert bucket.get("copy") == content
 
 
-def test_a_copy_takes_the_place_of_what_is_there(bucket: Bucket) -> None:
+def test_a_copy_replaces_an_existing_object(bucket: Bucket) -> None:
     """And has nothing more to do with what it was made from."""
     bucket.put("a", b"new")
     bucket.put("b", b"old, and longer")
@@ -283,7 +283,7 @@ def test_a_source_has_the_right_to_be_read() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 1, PART + 9])
 @pytest.mark.usefixtures("parts")
-def test_a_copy_goes_by_a_token_as_well(
+def test_a_copy_can_be_authorized_by_a_token(
     size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need("azurite")
@@ -373,7 +373,7 @@ def test_a_link_whose_reply_is_lost_is_known_again(
 @pytest.mark.parametrize(
     ("code", "ends"), [("EIO", LOST), ("EDQUOT", UNSAVED_CODE), ("ENOSPC", UNSAVED_CODE)]
 )
-def test_a_file_system_that_refuses_leaves_what_was_there(
+def test_a_refused_copy_leaves_the_old_file(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch, code: str, ends: int
 ) -> None:
     def refuse(source: str, target: str) -> None:
@@ -442,7 +442,7 @@ def test_no_copy_and_no_deletion_leads_out(bucket: Bucket, do: str, key: str) ->
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_deleted_is_gone_and_nothing_else(bucket: Bucket, name: str) -> None:
+def test_delete_removes_one_object_alone(bucket: Bucket, name: str) -> None:
     for key in ("a", "in/" + name, "in/" + name + "x"):
         bucket.put(key, b"1")
 
@@ -452,7 +452,7 @@ def test_what_is_deleted_is_gone_and_nothing_else(bucket: Bucket, name: str) -> 
     assert names(bucket) == ["a", "in/" + name + "x"]
 
 
-def test_what_is_not_there_can_be_deleted(bucket: Bucket) -> None:
+def test_deleting_a_missing_object_succeeds(bucket: Bucket) -> None:
     """Below what is an object, and above one, too."""
     bucket.put("a/b", b"1")
 
@@ -462,7 +462,7 @@ def test_what_is_not_there_can_be_deleted(bucket: Bucket) -> None:
     assert names(bucket) == ["a/b"]
 
 
-def test_a_deletion_whose_reply_is_lost_is_one(bucket: Bucket, way: Way) -> None:
+def test_a_deletion_succeeds_though_its_reply_is_lost(bucket: Bucket, way: Way) -> None:
     bucket.put("a", b"1")
     way.breaks("reset after", "DELETE")
 
@@ -471,7 +471,7 @@ def test_a_deletion_whose_reply_is_lost_is_one(bucket: Bucket, way: Way) -> None
     assert (bucket.get("a"), way.count("DELETE")) == (None, 2)
 
 
-def test_a_store_may_say_that_what_is_deleted_is_not_there(bucket: Bucket, way: Way) -> None:
+def test_a_deletion_answered_with_404_succeeds(bucket: Bucket, way: Way) -> None:
     """S3 does not, and some that are like it do."""
     way.breaks("404", "DELETE")
 
@@ -480,7 +480,7 @@ def test_a_store_may_say_that_what_is_deleted_is_not_there(bucket: Bucket, way: 
     assert way.count("DELETE") == 1
 
 
-def test_many_are_deleted_at_once(bucket: Bucket) -> None:
+def test_delete_all_deletes_many_objects(bucket: Bucket) -> None:
     keys = [f"a/{n}" for n in range(20)]
     for key in [*keys, "b"]:
         bucket.put(key, b"")
@@ -491,7 +491,7 @@ def test_many_are_deleted_at_once(bucket: Bucket) -> None:
     assert names(bucket) == ["b"]
 
 
-def test_what_cannot_be_deleted_keeps_nothing_else(bucket: Bucket, way: Way) -> None:
+def test_an_object_that_cannot_be_deleted_stops_no_other_deletion(bucket: Bucket, way: Way) -> None:
     """And is told at the end, in one failure."""
     keys = [f"a/{n}" for n in range(20)]
     for key in keys:

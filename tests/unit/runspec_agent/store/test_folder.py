@@ -131,7 +131,7 @@ def test_a_list_is_in_the_order_of_keys(store: Bucket) -> None:
     assert list(store.listing("nothing/here/")) == []
 
 
-def test_what_is_being_written_is_not_there(store: Bucket, root: Path) -> None:
+def test_an_unfinished_object_is_neither_listed_nor_read(store: Bucket, root: Path) -> None:
     """Neither in a list, nor to be read; and NFS's own names are in no list."""
     seen: list[Any] = []
 
@@ -178,7 +178,7 @@ def test_a_full_disk_leaves_nothing(
     assert (names(root), store.get("a")) == (["a"], b"before")
 
 
-def test_a_file_that_is_a_folder_by_now_is_one(store: Bucket) -> None:
+def test_a_file_can_take_the_place_of_a_folder(store: Bucket) -> None:
     """And the reverse: of the two, one can be kept, and it is the newer."""
     put(store, "out/a", b"1")
     put(store, "out/a/b", b"2")
@@ -236,9 +236,7 @@ def test_a_file_system_without_links_is_one_clear_line(
     assert (failure.value.code, names(root)) == (USAGE, [])
 
 
-def test_what_another_machine_replaces_is_read_anew(
-    store: Bucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stale_file_handle_is_read_again(store: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     """NFS calls the old one stale."""
     store.put("a", b"x")
     real, left = files.read, [1, 1]

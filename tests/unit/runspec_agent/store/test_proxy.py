@@ -62,7 +62,7 @@ def test_the_name_and_the_word_of_the_proxy_go_to_the_proxy(
         (False, "169.254.169.254", ""),
     ],
 )
-def test_what_no_proxy_names_and_what_is_no_https_is_asked_itself(
+def test_no_proxy_is_used_for_http_or_hosts_in_no_proxy(
     https: bool, host: str, no_proxy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")

@@ -54,7 +54,7 @@ def whole(body: RangedReader, size: int) -> bytes:
 
 @pytest.mark.parametrize("comes", [1, 2, 511, 512, 513, 1024, len(CONTENT) - 1, len(CONTENT)])
 @pytest.mark.parametrize("size", [1, 100, 512, 10_000])
-def test_all_of_it_comes_once(body: Any, comes: int, size: int) -> None:
+def test_every_byte_of_an_object_is_read_once(body: Any, comes: int, size: int) -> None:
     store = Store(comes)
 
     assert whole(body(store), size) == CONTENT

@@ -138,7 +138,7 @@ def test_a_slow_line_is_waited_for(clock: Clock) -> None:
     assert len(whole(cast(Any, Drip(clock, 0.0005))).body) == 100_000
 
 
-def test_a_reply_that_breaks_off_is_none() -> None:
+def test_an_incomplete_reply_is_no_answer() -> None:
     class Short(io.BytesIO):
         status, length, headers = 200, 10, Message()
 

@@ -61,11 +61,11 @@ def store_of(bucket: Any) -> Any:
     return bucket.store
 
 
-def test_nothing_has_no_version(bucket: Bucket) -> None:
+def test_a_missing_object_has_no_version(bucket: Bucket) -> None:
     assert bucket.fetch("a") is None
 
 
-def test_who_saw_what_is_there_writes(bucket: Bucket) -> None:
+def test_a_swap_with_the_current_version_writes(bucket: Bucket) -> None:
     """Each write gives the version that the next one needs, and that a reader sees."""
     first = bucket.swap("a/b", b"1", None)
     assert bucket.fetch("a/b") == (b"1", first)
@@ -77,7 +77,7 @@ def test_who_saw_what_is_there_writes(bucket: Bucket) -> None:
     assert bucket.get("a/b") == b"2"
 
 
-def test_who_saw_something_else_does_not(bucket: Bucket) -> None:
+def test_a_swap_with_another_version_does_not_write(bucket: Bucket) -> None:
     """Nothing, an older version, or one that is gone."""
     first = bucket.swap("a", b"1", None)
     assert bucket.swap("a", b"2", None) is None
@@ -90,7 +90,7 @@ def test_who_saw_something_else_does_not(bucket: Bucket) -> None:
     assert bucket.fetch("other") is None
 
 
-def test_of_many_at_once_one_writes(bucket: Bucket) -> None:
+def test_one_of_many_simultaneous_swaps_writes(bucket: Bucket) -> None:
     """Each write that won counted one up, and no other did."""
     bucket.swap("count", b"[0]", None)
     threads = [threading.Thread(target=count, args=(bucket, str(n), 5)) for n in range(6)]
@@ -103,7 +103,7 @@ def test_of_many_at_once_one_writes(bucket: Bucket) -> None:
     assert found is not None and json.loads(found)[0] == 30
 
 
-def test_of_many_who_find_nothing_one_writes(bucket: Bucket) -> None:
+def test_one_of_many_simultaneous_first_swaps_writes(bucket: Bucket) -> None:
     gate = threading.Barrier(6)
     won: list[str] = []
 
@@ -137,7 +137,7 @@ def test_a_write_whose_reply_is_lost_is_known_again(bucket: Bucket, way: Way, ne
     assert bucket.swap("a", b"3", found) is not None
 
 
-def test_a_lost_reply_whose_write_was_written_over_is_none(
+def test_a_lost_swap_that_was_overwritten_counts_as_failed(
     bucket: Bucket, way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether it was there in between, nobody can say any more; who writes next has seen it."""
@@ -186,7 +186,7 @@ def test_any_other_refusal_is_a_failure(bucket: Bucket, way: Way, status: str) -
 
 @OBJECTS
 @pytest.mark.parametrize("fault", ["503", "reset before", "reset after"])
-def test_who_is_in_a_hurry_asks_once(bucket: Bucket, way: Way, fault: str) -> None:
+def test_a_hastened_store_sends_each_request_once(bucket: Bucket, way: Way, fault: str) -> None:
     """A beat is soon followed by the next; to wait for this one would be to miss that."""
     bucket.hasten(2.0)
     way.breaks(fault)
@@ -202,7 +202,7 @@ def test_who_is_in_a_hurry_asks_once(bucket: Bucket, way: Way, fault: str) -> No
 # Folders
 
 
-def test_of_many_processes_one_writes(shared: Bucket) -> None:
+def test_one_of_many_processes_that_swap_writes(shared: Bucket) -> None:
     shared.swap("count", b"[0]", None)
     writers = [started(n, 25) for n in range(4)]
 
@@ -212,7 +212,7 @@ def test_of_many_processes_one_writes(shared: Bucket) -> None:
     assert found is not None and json.loads(found)[0] == 100
 
 
-def test_who_is_killed_while_it_writes_leaves_no_lock(shared: Bucket) -> None:
+def test_a_process_killed_during_a_swap_leaves_no_lock(shared: Bucket) -> None:
     """Nor half a file."""
     shared.swap("count", b"[0]", None)
     for _ in range(3):
@@ -258,7 +258,7 @@ def test_a_file_system_without_locks_is_said(
     assert failure.value.code == USAGE
 
 
-def test_without_locks_what_jobs_save_is_compared_and_put_all_the_same(
+def test_a_store_without_locks_swaps_manifests_by_comparison(
     shared: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many clusters have a file system without locks, where jobs could always save."""
@@ -276,7 +276,7 @@ def test_without_locks_what_jobs_save_is_compared_and_put_all_the_same(
     assert shared.get(key) == b"2"
 
 
-def test_who_is_in_a_hurry_waits_for_no_disk(
+def test_a_hastened_store_does_not_sync_to_disk(
     shared: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is busy with what a program saves would make its node seem gone."""

@@ -176,7 +176,7 @@ def test_everything_is_saved_and_has_its_plain_name_in_the_end(source: Path, tar
 
 
 @pytest.mark.parametrize("name", [b"\xff", b"a\nb", b" ", "日".encode()])
-def test_names_are_bytes(source: Path, target: Path, name: bytes) -> None:
+def test_file_names_that_are_not_utf8_are_saved(source: Path, target: Path, name: bytes) -> None:
     (source / os.fsdecode(name)).write_text("x")
 
     assert saved(source, target) == 0
@@ -211,7 +211,7 @@ def test_as_many_saves_stay_as_are_asked_for(source: Path, target: Path) -> None
     "words",
     [[], ["--every"], ["--every", "x", "a", "b"], ["--once", "a"], ["--once", "--keep", "a", "b"]],
 )
-def test_words_that_it_does_not_know(words: list[str]) -> None:
+def test_unknown_arguments_are_refused(words: list[str]) -> None:
     with pytest.raises(Failure, match="usage: sync"):
         folder_sync.main(words)
 

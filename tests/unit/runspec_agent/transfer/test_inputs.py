@@ -226,7 +226,7 @@ def of_type(what: bytes) -> Change:
         of_type(tarfile.DIRTYPE),
     ],
 )
-def test_what_is_not_a_plain_file_is_refused(
+def test_a_tar_member_that_is_not_a_plain_file_is_refused(
     bucket: Bucket, tmp_path: Path, change: Change
 ) -> None:
     """Nothing gets out of the folder."""
@@ -285,7 +285,7 @@ def test_a_store_that_stays_away_may_be_tried_again(
     assert failure.value.code == LOST
 
 
-def test_what_is_no_tar_is_a_failure(bucket: Bucket, tmp_path: Path) -> None:
+def test_content_that_is_no_tar_is_refused(bucket: Bucket, tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r"blobs/x\.tar is not a tar file"):
         got(bucket, b"no tar" * 1000, tmp_path / "in")
 
@@ -422,7 +422,7 @@ def test_a_folder_with_something_in_it_stays(tmp_path: Path) -> None:
     ("path", "link"),
     [("job/out/model", "job"), ("data", "data"), ("usr/share/a/b", "usr/share/a")],
 )
-def test_what_a_container_has_not_yet_lies_on_the_large_disk(
+def test_a_mount_path_that_the_image_lacks_is_put_on_the_large_disk(
     tmp_path: Path, path: str, link: str
 ) -> None:
     root, disk = tmp_path / "root", tmp_path / "disk" / "wd"
@@ -440,7 +440,7 @@ def test_what_a_container_has_not_yet_lies_on_the_large_disk(
     assert not (root / path / "more").is_symlink()
 
 
-def test_what_an_image_has_stays_where_it_is(tmp_path: Path) -> None:
+def test_a_mount_path_that_the_image_has_stays_in_place(tmp_path: Path) -> None:
     (tmp_path / "job").mkdir()
 
     inputs.roomy(str(tmp_path / "job"), {"RUNSPEC_DISK": str(tmp_path / "disk")})

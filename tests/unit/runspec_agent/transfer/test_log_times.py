@@ -56,7 +56,7 @@ def test_an_attempt_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     assert lengths(index) == [2, 4]
 
 
-def test_what_cannot_be_noted_ends_nothing(tmp_path: Path) -> None:
+def test_an_index_that_cannot_be_written_is_ignored(tmp_path: Path) -> None:
     log = placed(tmp_path)
     index = log.with_suffix(".times")
     index.mkdir()

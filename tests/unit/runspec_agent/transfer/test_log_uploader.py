@@ -38,7 +38,7 @@ def test_the_end_of_a_log_is_kept(bucket: Bucket, said: Path, given: str) -> Non
     assert bucket.get("a/1.txt") == b"one\nlast"
 
 
-def test_what_has_not_grown_is_not_put_again(bucket: Bucket, way: Way, said: Path) -> None:
+def test_an_unchanged_log_is_not_uploaded_again(bucket: Bucket, way: Way, said: Path) -> None:
     found = Log(bucket, str(said), "a/1.txt")
 
     found.once()
@@ -69,7 +69,7 @@ def test_a_log_is_kept_while_it_grows(
     assert kept == [b"one\n"]
 
 
-def test_what_comes_while_it_is_put_comes_with_the_next(
+def test_lines_printed_during_an_upload_are_in_the_next_one(
     bucket: Bucket, said: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A log that grows is no file that changed under us."""
@@ -96,7 +96,7 @@ def test_a_log_that_cannot_be_kept_is_a_failure(bucket: Bucket, way: Way, said: 
         Log(bucket, str(said), "a/1.txt").finish()
 
 
-def test_what_an_agent_says_does_not_end_the_log(
+def test_a_message_of_the_agent_does_not_end_the_upload_of_a_log(
     bucket: Bucket, said: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says something long before the end: what is printed after that is kept while it grows, too."""

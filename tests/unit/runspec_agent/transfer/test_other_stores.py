@@ -97,7 +97,7 @@ def test_a_public_bucket_is_read_without_an_identity(
         ("s3://missing/set", "s3://missing/set: there is no such bucket (404)"),
     ],
 )
-def test_what_is_not_there_is_named(url: str, says: str, s3: Way, tmp_path: Path) -> None:
+def test_a_missing_source_is_named(url: str, says: str, s3: Way, tmp_path: Path) -> None:
     with pytest.raises(Failure, match=re.escape(says)) as told:
         other_stores.get({"source": url}, str(tmp_path / "in"), env(s3))
 
@@ -206,7 +206,7 @@ def listed(folder: Path) -> dict[str, Entry]:
     return found
 
 
-def test_what_has_changed_is_written_to_a_target(s3: Way, tmp_path: Path) -> None:
+def test_changed_files_are_written_to_the_target(s3: Way, tmp_path: Path) -> None:
     """Each file once; one that changes while it is sent comes with the next save."""
     (tmp_path / "b").mkdir()
     (tmp_path / "a").write_text("1")

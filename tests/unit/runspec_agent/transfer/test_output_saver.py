@@ -105,7 +105,9 @@ def test_everything_is_saved_and_listed(bucket: Bucket, source: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b", "a+b%20", "é日", "-n", "manifest.json", "#?&"])
-def test_names_are_what_they_are(bucket: Bucket, source: Path, tmp_path: Path, name: str) -> None:
+def test_file_names_are_saved_and_restored_unchanged(
+    bucket: Bucket, source: Path, tmp_path: Path, name: str
+) -> None:
     """There and back."""
     (source / "deep" / name).write_text(name)
 
@@ -115,7 +117,7 @@ def test_names_are_what_they_are(bucket: Bucket, source: Path, tmp_path: Path, n
     assert tree(tmp_path / "back") == tree(source)
 
 
-def test_a_name_that_is_no_text_comes_back_too(
+def test_file_names_that_are_not_utf8_are_restored(
     bucket: Bucket, source: Path, tmp_path: Path
 ) -> None:
     """Keys of the store are UTF-8, and names are in the manifest alone."""
@@ -228,7 +230,7 @@ def test_a_link_by_the_whole_path_leads_into_the_output_elsewhere(
     assert (back / "inside").read_bytes() == b"B" * 100_000
 
 
-def test_what_cannot_be_saved_is_named(
+def test_files_that_cannot_be_saved_are_named(
     bucket: Bucket, source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """In the log and in the save: links that lead out, and what is neither a file, a folder nor a link."""
@@ -279,7 +281,7 @@ def test_a_change_of_mode_or_link_is_saved(bucket: Bucket, source: Path) -> None
 
 
 @pytest.mark.parametrize("in_the_way", ["file", "folder", "link"])
-def test_what_is_in_the_way_on_this_machine_is_replaced(
+def test_restoring_replaces_files_that_are_in_the_way(
     bucket: Bucket, source: Path, tmp_path: Path, in_the_way: str
 ) -> None:
     """It is from before the save, or from an image."""
@@ -350,7 +352,7 @@ def test_nothing_is_saved_twice(bucket: Bucket, source: Path, way: Way) -> None:
     assert [call.method for call in way.calls if not call.lists] == ["GET", "PUT"]
 
 
-def test_what_has_changed_is_saved_again(bucket: Bucket, source: Path) -> None:
+def test_changed_files_are_saved_again(bucket: Bucket, source: Path) -> None:
     """By its time, where the size is the same. What has gone is gone, and what was saved of it is collected."""
     saver = opened(bucket, source)
     once(saver)
@@ -396,7 +398,7 @@ def test_there_is_twice_the_output_at_the_most(
     assert most[0] == 2 * sum(len(content) for content in tree(source).values())
 
 
-def test_so_many_saves_stay_as_are_asked_for(bucket: Bucket, source: Path) -> None:
+def test_as_many_saves_are_kept_as_the_output_says(bucket: Bucket, source: Path) -> None:
     """Each a whole set; the same content is there once for all of them."""
     saver = opened(bucket, source, keep=2)
     for text in ("1", "2", "3"):
@@ -461,7 +463,7 @@ def test_a_manifest_that_failed_is_written_by_the_next_pass(
     assert listed(bucket) == ["a", "deep/er/b"]
 
 
-def test_what_cannot_be_saved_is_told_and_the_save_before_counts(
+def test_a_failed_save_leaves_the_save_before_valid(
     bucket: Bucket, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half a set is none."""
@@ -553,7 +555,7 @@ def test_a_commit_whose_reply_is_lost_is_our_own(bucket: Bucket, source: Path, w
 # While the job runs
 
 
-def test_it_is_saved_while_the_job_writes(bucket: Bucket, source: Path) -> None:
+def test_outputs_are_saved_while_the_job_writes(bucket: Bucket, source: Path) -> None:
     """Every so often, and once more at the end."""
     saver = opened(bucket, source, 0.01)
 
@@ -650,7 +652,7 @@ def test_small_files_are_found_together(
     assert tree(tmp_path / "back") == tree(source)
 
 
-def test_there_may_be_nothing_to_find(bucket: Bucket, tmp_path: Path) -> None:
+def test_restoring_without_a_save_begins_empty(bucket: Bucket, tmp_path: Path) -> None:
     """The machine went before anything was saved; what it had sent is nobody's, and is collected."""
     bucket.put(AT + OBJECTS + "0123-1", b"half a save")
     saver = brought(bucket, tmp_path / "back")
@@ -662,7 +664,7 @@ def test_there_may_be_nothing_to_find(bucket: Bucket, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("now", [b"Z", b"AA", None])
-def test_what_is_not_as_it_was_saved_is_no_beginning(
+def test_a_changed_or_deleted_object_is_not_restored(
     bucket: Bucket, source: Path, tmp_path: Path, now: bytes | None
 ) -> None:
     """Somebody else has put something else there, or taken it away: that is said, and nothing begins from it."""
@@ -705,7 +707,7 @@ def test_the_manifest_of_a_newer_version_is_refused_in_words(
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "{}"])
-def test_what_is_no_manifest_is_told(bucket: Bucket, tmp_path: Path, text: str) -> None:
+def test_an_invalid_manifest_is_refused(bucket: Bucket, tmp_path: Path, text: str) -> None:
     bucket.put(AT + MANIFEST, text.encode())
 
     with pytest.raises(Failure, match="is not a manifest of saved files"):
@@ -715,7 +717,7 @@ def test_what_is_no_manifest_is_told(bucket: Bucket, tmp_path: Path, text: str) 
 # Two that believe to be the one
 
 
-def test_who_wakes_up_when_its_place_is_taken_makes_nothing_count(
+def test_a_replaced_saver_cannot_make_a_save_valid(
     bucket: Bucket, source: Path, tmp_path: Path
 ) -> None:
     """Neither before the other one has saved anything nor after that, and it takes nothing away."""
@@ -733,7 +735,7 @@ def test_who_wakes_up_when_its_place_is_taken_makes_nothing_count(
     assert not new.replaced
 
 
-def test_who_has_saved_nothing_yet_wakes_up_too_late(
+def test_a_replaced_saver_without_a_save_cannot_begin_one(
     bucket: Bucket, source: Path, tmp_path: Path
 ) -> None:
     stale = opened(bucket, source)
@@ -759,7 +761,7 @@ def test_an_object_that_comes_late_is_nobodys(bucket: Bucket, source: Path, tmp_
     assert objects(bucket) == manifest(bucket).objects
 
 
-def test_a_place_that_is_never_free_is_a_failure(
+def test_a_manifest_that_others_keep_changing_is_a_failure(
     bucket: Bucket, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Saver, "swap_manifest", lambda *words: False)

@@ -281,7 +281,7 @@ def elastic(seed: int) -> None:
 
 
 @pytest.mark.parametrize("schedule", [plain, elastic])
-def test_what_counts_is_whole_at_every_moment(schedule: Callable[[int], None]) -> None:
+def test_valid_saves_are_complete_at_every_moment(schedule: Callable[[int], None]) -> None:
     """No start sees two saves, none that counted is lost, nothing that is named is deleted, and all else goes."""
     for seed in range(SCHEDULES):
         try:

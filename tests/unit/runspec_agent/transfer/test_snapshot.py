@@ -74,7 +74,7 @@ def contents(taken: dict[str, Entry], sent: Sent) -> dict[str, str]:
     return {name: sent.contents[int(entry.object)].decode() for name, entry in taken.items()}
 
 
-def test_what_is_unchanged_is_not_read_again(folder: Path, sent: Sent) -> None:
+def test_unchanged_files_are_not_read_again(folder: Path, sent: Sent) -> None:
     shot = Snapshot(str(folder), sent)
 
     first = shot.taken({})
@@ -178,7 +178,7 @@ def _patient(take: Callable[[], dict[str, Entry]]) -> dict[str, Entry]:
     raise AssertionError("there was no moment")
 
 
-def test_what_never_rests_is_no_save(
+def test_files_that_change_all_the_time_are_not_saved(
     folder: Path, sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files of a checkpoint, too large for a copy, that are written faster than they can be read."""
@@ -208,7 +208,7 @@ def test_copies_are_gone_afterwards(
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_it_waits_until_nothing_was_written_for_a_while(
+def test_a_snapshot_waits_until_files_have_settled(
     folder: Path, sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "a").write_text("new")
@@ -237,7 +237,7 @@ def test_a_file_of_another_clock_is_not_waited_for(
 
 
 @pytest.mark.parametrize("change", ["cut", "new", "gone"])
-def test_what_is_written_after_it_had_settled_waits_for_the_next_time(
+def test_a_file_written_after_settling_is_left_for_the_next_save(
     folder: Path, sent: Sent, change: str
 ) -> None:
     """A program cuts its checkpoint to nothing, which has the old time for a moment, before it writes it anew."""
@@ -314,7 +314,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str, path: Path, number: int)
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.ESTALE])
 @pytest.mark.parametrize("name", ["scandir", "stat"])
-def test_what_cannot_be_looked_at_is_not_gone(
+def test_an_unreadable_file_does_not_count_as_deleted(
     folder: Path, sent: Sent, monkeypatch: pytest.MonkeyPatch, name: str, number: int
 ) -> None:
     """It may have been saved: then that save counts. What never was is named, and the rest is saved."""

@@ -67,7 +67,7 @@ def test_two_folders_become_equal(two: list[Mirror]) -> None:
         time.sleep(0.01)
 
 
-def test_nodes_meet_by_it(two: list[Mirror]) -> None:
+def test_nodes_meet_through_the_mirror(two: list[Mirror]) -> None:
     """Each finds the other's seat, and hears it breathe."""
     env = {"RUNSPEC_NODES": "2", "RUNSPEC_LAUNCH": "mpi", "RUNSPEC_LEASE_S": "0.1"}
     meetings = [
@@ -103,7 +103,7 @@ def test_a_heartbeat_is_not_fetched(two: list[Mirror], way: Way) -> None:
     assert found(two[1], "1/alive-0") is not None
 
 
-def test_what_has_not_changed_costs_one_list(two: list[Mirror], way: Way) -> None:
+def test_an_unchanged_mirror_sends_one_list_request(two: list[Mirror], way: Way) -> None:
     """Whatever there is."""
     for n in range(5):
         write(two[0], f"1/ask-{n}", b"x")
@@ -117,7 +117,7 @@ def test_what_has_not_changed_costs_one_list(two: list[Mirror], way: Way) -> Non
     assert [(call.method, call.lists) for call in way.calls] == [("GET", True)] * 2
 
 
-def test_what_was_pulled_is_not_pushed_back(two: list[Mirror], way: Way) -> None:
+def test_pulled_files_are_not_pushed_back(two: list[Mirror], way: Way) -> None:
     """It belongs to another."""
     write(two[0], "1/out-0", b"one")
     two[0].synchronize()
@@ -131,7 +131,7 @@ def test_what_was_pulled_is_not_pushed_back(two: list[Mirror], way: Way) -> None
     assert way.count("PUT") == 2
 
 
-def test_what_is_being_written_is_not_seen(two: list[Mirror]) -> None:
+def test_unfinished_files_are_not_mirrored(two: list[Mirror]) -> None:
     """Files are whole, or not there."""
     write(two[0], "1/rank-0.json.7.1.part", b"{")
 
@@ -165,7 +165,7 @@ def test_the_last_line_comes_before_the_end(
     assert order == ["out-1", "done-1.json", "end-0.json"]
 
 
-def test_what_is_told_first_is_put_first(two: list[Mirror], way: Way) -> None:
+def test_files_are_pushed_in_their_order(two: list[Mirror], way: Way) -> None:
     """The end of a program comes after its output in the store, too."""
     for name in ("done-1.json", "end-0.json", "err-1", "out-1"):
         write(two[0], "1/" + name, b"x")
@@ -176,7 +176,7 @@ def test_what_is_told_first_is_put_first(two: list[Mirror], way: Way) -> None:
     assert puts == ["err-1", "out-1", "done-1.json", "end-0.json"]
 
 
-def test_who_finishes_still_says_its_last_word(two: list[Mirror]) -> None:
+def test_finish_pushes_the_last_files(two: list[Mirror]) -> None:
     """Written after the last pass, and before the end."""
     two[0].start()
     write(two[0], "1/end-0.json", b"{}")

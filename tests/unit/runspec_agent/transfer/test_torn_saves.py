@@ -222,7 +222,7 @@ def test_no_start_sees_two_saves_and_none_that_counted_is_lost(
     assert {one.key for one in bucket.listing(AT)} == objects | plain | ours
 
 
-def test_a_test_of_losses_sees_them(service: Service, tmp_path: Path) -> None:
+def test_the_test_of_losses_finds_planted_losses(service: Service, tmp_path: Path) -> None:
     """The program does write two files, one after the other, and is gone when its machine is."""
     attempt = Attempt(service, 1, 100)
     end = time.monotonic() + 60

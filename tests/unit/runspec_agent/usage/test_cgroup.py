@@ -115,6 +115,6 @@ def test_a_group_with_processes_of_others_is_not_counted(proc: Path, stranger: s
     assert own.read()[0] == 1.0
 
 
-def test_without_groups_processes_are_counted(proc: Path) -> None:
+def test_usage_without_cgroups_is_summed_over_processes(proc: Path) -> None:
     assert cgroup.find(str(proc)) is None
     assert OwnUsage(str(proc), ME).read()[0] == 1.0

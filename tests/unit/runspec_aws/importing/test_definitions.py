@@ -212,7 +212,7 @@ def test_roles_secrets_and_the_log_group_are_in_the_profile() -> None:
         ({"runtimePlatform": {"cpuArchitecture": "ARM64"}}, "train.json:9: containerProperties."),
     ],
 )
-def test_what_is_lost_is_named_with_its_line(container: dict[str, Any], loss: str) -> None:
+def test_a_lost_setting_is_named_with_its_line(container: dict[str, Any], loss: str) -> None:
     imported = take(container)
 
     read_only(imported)
@@ -257,7 +257,7 @@ def test_a_request_overrides_its_definition() -> None:
     assert list_losses(imported) == []
 
 
-def test_what_a_request_loses_is_named_with_its_own_file() -> None:
+def test_a_lost_setting_of_the_request_is_named_with_its_file() -> None:
     (loss,) = list_losses(submit(consumableResourcePropertiesOverride={"x": 1}))
 
     assert (

@@ -111,13 +111,13 @@ def test_a_repository_of_the_profile_may_be_neither_made_nor_deleted() -> None:
         ),
     ],
 )
-def test_what_hinders_the_push_is_said_before(profile: dict[str, Any], words: str) -> None:
+def test_reasons_against_a_push_are_reported_by_check(profile: dict[str, Any], words: str) -> None:
     found = check.problems(spec(container=BUILD), facts(**profile))
 
     assert [p for p in found if words in p.what and p.hint]
 
 
-def test_without_a_profile_nothing_hinders_it() -> None:
+def test_validate_without_a_profile_has_no_problem_with_build() -> None:
     """`runspec validate` knows no profile: then the check is that of the spec alone."""
     found = check.problems(spec(container=BUILD), Facts(AwsOptions(), complete=False))
 

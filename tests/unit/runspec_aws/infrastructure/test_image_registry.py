@@ -89,7 +89,7 @@ def test_a_login_is_not_sent_in_the_clear_to_another_host(server: Server, host: 
 
 
 @pytest.mark.process
-def test_what_is_not_there_is_no_error(server: Server) -> None:
+def test_a_missing_image_has_no_digest(server: Server) -> None:
     server.answering = lambda _: Reply(404)
 
     assert find_digest(image(server), Login("me", "pw")) is None
@@ -140,7 +140,7 @@ def test_the_login_is_that_of_podman_or_docker(
         {"auths": {"a.example": {"auth": "/w=="}}},
     ],
 )
-def test_a_login_that_cannot_be_read_is_none(
+def test_an_unreadable_login_is_ignored(
     content: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"):

@@ -62,7 +62,7 @@ def test_each_file_system_is_mounted_by_its_name_in_its_region(region: str, host
     assert command[-2:] == [f"{ID}.fsx.{region}.{host}@tcp:/abcdwxyz", f"/mnt/runspec/{ID}"]
 
 
-def test_what_the_profile_says_is_an_argument_and_never_part_of_a_script() -> None:
+def test_settings_are_arguments_of_the_mount_script() -> None:
     (command,) = commands()
 
     assert command[:3] == ["sh", "-c", lustre.MOUNT]
@@ -82,7 +82,7 @@ def test_what_the_profile_says_is_an_argument_and_never_part_of_a_script() -> No
         f"fsx:{ID}:ninechars",
     ],
 )
-def test_what_is_no_file_system_is_refused(where: str) -> None:
+def test_a_malformed_file_system_is_refused(where: str) -> None:
     with pytest.raises(ValidationError, match="shared"):
         AwsOptions.model_validate({**PROFILE, "shared": {"work": where}})
 
@@ -101,7 +101,7 @@ def test_folders_of_one_file_system_are_one_mount_and_one_template() -> None:
     ]
 
 
-def test_nothing_stays_of_a_machine_that_shuts_itself_down() -> None:
+def test_a_machine_that_shuts_down_is_terminated() -> None:
     """Else EC2 keeps it, stopped, and its disk costs money."""
     made = steps(MOUNTED, shared=WORK)["template"].do.params["LaunchTemplateData"]
 

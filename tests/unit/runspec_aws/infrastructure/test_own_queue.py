@@ -45,7 +45,7 @@ def refused(wanted: Spec, *environments: dict[str, Any], **profile: Any) -> str:
     return f"{problem.what}; {problem.hint}"
 
 
-def test_without_an_answer_a_note_says_so() -> None:
+def test_an_unchecked_queue_gets_a_note() -> None:
     (note,) = found(spec(cluster=GANG), known=False)
 
     assert note.severity == "note"
@@ -57,7 +57,7 @@ def test_a_queue_that_is_not_there_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("wanted", [spec(), spec(cluster=GANG), spec(sweep={"a": "1..9"})])
-def test_what_the_environments_can_run_has_no_problem(wanted: Spec) -> None:
+def test_a_job_that_an_environment_can_run_has_no_problem(wanted: Spec) -> None:
     assert found(wanted, EC2) == []
 
 
@@ -82,7 +82,7 @@ def test_nodes_run_in_one_environment_of_several() -> None:
 
 
 @pytest.mark.parametrize("fargate,environment", [(True, EC2), (False, FARGATE)])
-def test_jobs_for_fargate_and_for_machines_need_such_environments(
+def test_a_queue_with_environments_of_the_wrong_kind_is_refused(
     fargate: bool, environment: dict[str, Any]
 ) -> None:
     told = refused(spec(), environment, fargate=fargate)

@@ -130,7 +130,7 @@ def test_ec2_is_asked_if_there_is_a_login(
     assert PROVIDER.survey(spec(), facts("mx-central-1").options) == found
 
 
-def test_the_policy_has_the_right_to_ask_in_such_a_region_alone() -> None:
+def test_only_regions_without_catalogue_need_the_right_to_list_types() -> None:
     def allowed(region: str) -> bool:
         given = facts(region)
         steps = PROVIDER.plan(spec(), "job-abcdef", given)

@@ -123,7 +123,7 @@ def test_a_body_is_read_in_pieces_whatever_is_asked_and_again_from_its_beginning
     assert len(body) == body.seek(0, 2) == body.tell()
 
 
-def test_nothing_more_is_read_of_what_is_given_up() -> None:
+def test_a_body_that_was_given_up_is_not_read() -> None:
     given_up = threading.Event()
     body = Body(b"data", given_up)
     given_up.set()

@@ -80,7 +80,7 @@ def test_while_nothing_runs_a_look_is_one_call_and_each_child_has_its_turn(
     assert service.listed == []
 
 
-def test_what_runs_is_listed_when_the_counts_change_and_described_from_then_on(
+def test_running_children_are_listed_when_counts_change_and_then_described(
     service: Service,
 ) -> None:
     service.look()

@@ -32,7 +32,7 @@ def shown(found: dict[str, Any], *names: str, alone: bool = True, **record: Any)
     return node(PLACE, found, lambda _: None, ends, alone=alone)
 
 
-def test_a_success_that_the_agent_has_recorded_is_one() -> None:
+def test_a_recorded_success_counts() -> None:
     found = shown(job("SUCCEEDED", attempt(0)), "0/1/0-0-program")
 
     assert (found.state, found.exit_code, found.reason) == (State.SUCCEEDED, 0, "")
@@ -56,7 +56,7 @@ def test_a_success_without_a_record_is_a_failure_with_the_likeliest_reason(
     assert (found.attempts[0].exit_code, found.attempts[0].reason) == (None, found.reason)
 
 
-def test_a_failure_that_an_entrypoint_hides_is_one() -> None:
+def test_a_failure_hidden_by_an_entrypoint_counts() -> None:
     found = shown(job("SUCCEEDED", attempt(0)), "0/1/0-3-program")
 
     assert (found.state, found.exit_code) == (State.FAILED, 3)

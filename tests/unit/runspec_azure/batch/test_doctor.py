@@ -72,7 +72,7 @@ def test_an_account_that_is_as_it_should_be_is_found_good(azure: resource_manage
     assert ends(found, "50 of 50 spot vCPUs are free")
 
 
-def test_looking_leaves_nothing(azure: resource_manager.Azure) -> None:
+def test_doctor_changes_nothing_in_the_account(azure: resource_manager.Azure) -> None:
     """The server answers GET, and takes blobs; anything else would be refused, and found."""
     assert all(said(azure).values())
     assert azure.blobs == set()
@@ -92,7 +92,7 @@ def test_a_store_that_does_not_obey_conditions_is_told_and_the_blob_is_deleted(
     assert azure.blobs == set()
 
 
-def test_what_a_profile_lacks_is_said_before_anybody_is_asked() -> None:
+def test_doctor_names_missing_settings_without_a_request() -> None:
     found = list(doctor.examine(options(container=None, batch_url=None)))
 
     assert [f.what for f in found] == [
@@ -156,7 +156,7 @@ def test_an_image_without_containers_is_said(
     assert without in said(azure)
 
 
-def test_of_an_image_of_ones_own_it_is_said_that_nobody_can_look(
+def test_doctor_says_that_a_custom_image_cannot_be_checked(
     azure: resource_manager.Azure,
 ) -> None:
     found = said(azure, image="/subscriptions/s/galleries/g/images/mine")
@@ -300,7 +300,9 @@ def test_an_account_of_another_subscription_is_said(azure: resource_manager.Azur
     assert found["the subscription has no Batch account others"] is False
 
 
-def test_who_may_not_read_the_subscription_is_told_so(azure: resource_manager.Azure) -> None:
+def test_doctor_reports_a_login_that_may_not_read_the_subscription(
+    azure: resource_manager.Azure,
+) -> None:
     azure.denied = "/subscriptions"
 
     found = list(doctor.examine(profile(azure), subscription(azure)))
@@ -310,7 +312,9 @@ def test_who_may_not_read_the_subscription_is_told_so(azure: resource_manager.Az
 
 
 @pytest.mark.parametrize("what", ["/skus", "/usages"])
-def test_who_may_not_read_all_of_it_is_told_so(azure: resource_manager.Azure, what: str) -> None:
+def test_doctor_reports_each_part_that_the_login_may_not_read(
+    azure: resource_manager.Azure, what: str
+) -> None:
     azure.denied = what
 
     found = said(azure)
@@ -350,11 +354,11 @@ def test_an_account_of_batchs_own_with_just_enough_cores_is_good(
     assert "the quota of dedicated vCPUs of standardDDSv5Family is 2" in found
 
 
-def test_machines_that_are_away_are_not_all_there(azure: resource_manager.Azure) -> None:
+def test_doctor_does_not_say_that_all_machines_are_offered(azure: resource_manager.Azure) -> None:
     assert not [what for what in said(azure) if "offers all" in what]
 
 
-def test_who_is_not_logged_in_is_told_so(
+def test_doctor_reports_a_missing_login(
     azure: resource_manager.Azure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The keys of the profile are for Batch and Blob alone: quotas take a login."""
@@ -367,7 +371,7 @@ def test_who_is_not_logged_in_is_told_so(
     assert last.hint and "az login" in last.hint
 
 
-def test_without_a_subscription_quotas_are_not_looked_at(azure: resource_manager.Azure) -> None:
+def test_doctor_without_a_subscription_skips_quotas(azure: resource_manager.Azure) -> None:
     without = profile(azure).model_copy(update={"subscription": None})
 
     found = [f.what for f in doctor.examine(without)]

@@ -86,7 +86,7 @@ def test_a_reader_is_told_what_is_missing_and_the_role(azure: resource_manager.A
     )
 
 
-def test_what_a_role_excludes_is_not_permitted(azure: resource_manager.Azure) -> None:
+def test_actions_in_not_actions_are_not_permitted(azure: resource_manager.Azure) -> None:
     azure.permissions = [{**OWNER, "notActions": ["microsoft.batch/*/pools/write"]}]
 
     assert rights(azure)[0].what == (

@@ -72,7 +72,7 @@ def test_a_rank_is_the_machine_that_says_so_and_no_number_of_the_services() -> N
     assert found == [b"of a\n", b"of c\n", b"of b\n"]
 
 
-def test_who_is_which_is_asked_once_for_a_try() -> None:
+def test_the_machines_of_ranks_are_requested_once_for_an_attempt() -> None:
     service = Service()
     (_, second, _) = streams(service)
     chunk = second.read(None)
@@ -82,7 +82,7 @@ def test_who_is_which_is_asked_once_for_a_try() -> None:
 
 
 @pytest.mark.parametrize("number", [None, 1])
-def test_nothing_is_taken_for_a_ranks_before_anybody_knows_whose_it_is(
+def test_no_log_is_shown_before_the_machine_of_its_rank_is_known(
     number: int | None,
 ) -> None:
     """In the second try the list of the first may be there still."""
@@ -96,7 +96,7 @@ def test_nothing_is_taken_for_a_ranks_before_anybody_knows_whose_it_is(
     assert second.read(position).data == b"of c\n"
 
 
-def test_what_was_printed_where_no_node_came_so_far_is_shown_at_the_end() -> None:
+def test_output_before_the_ranks_are_known_is_shown_at_the_end() -> None:
     """Such as why a coordination command could not begin."""
     found = [stream.read(None).data for stream in streams(Service("completed", None))]
 
@@ -146,7 +146,7 @@ def test_each_attempt_has_an_index_in_the_store_after_its_node_was_released() ->
     assert first.timed(again.chunk.position).chunk == Chunk(b"", "2:4")
 
 
-def test_what_is_not_noted_yet_is_held_back_and_not_read_twice() -> None:
+def test_lines_without_a_time_yet_are_held_back() -> None:
     service = Kept("running", {})
     service.on_node = {"stdout.txt": b"a\nb\n", "wd/stdout.times": b"2 10.0\n4 "}
     clock = [0.0]

@@ -19,7 +19,7 @@ def rights(wanted: Spec | None = None, *, of_job: bool = False, **profile: Any) 
     return {right["role"]: right["on"] for right in found["roles"]}
 
 
-def test_who_has_both_keys_needs_no_role() -> None:
+def test_a_profile_with_both_keys_needs_no_role() -> None:
     assert rights(batch_key="env:BATCH_KEY") == {}
 
 
@@ -31,7 +31,7 @@ def test_a_login_that_signs_needs_a_right_on_the_whole_storage_account() -> None
     }
 
 
-def test_who_makes_pools_with_an_identity_needs_a_login_keys_or_not() -> None:
+def test_pools_with_an_identity_need_a_login_beside_keys() -> None:
     """The Resource Manager takes no key."""
     where: dict[str, Any] = {"subscription": "s", "resource_group": "g"}
 

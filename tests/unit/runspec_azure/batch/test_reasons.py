@@ -25,7 +25,7 @@ def test_a_resize_that_failed_is_told_in_words_and_by_its_code(code: str) -> Non
     assert found == f"{reasons.ERRORS[code]} ({code})"
 
 
-def test_all_that_failed_is_told_and_a_new_code_by_the_services_own_words() -> None:
+def test_every_resize_error_is_shown_unknown_codes_by_their_message() -> None:
     errors = [{"code": "New", "message": "Its words.\nRequestId: 1"}, {"code": "ResizeStopped"}]
 
     assert waiting(resizeErrors=errors).startswith(
@@ -48,7 +48,7 @@ def test_a_start_task_that_failed_is_told_with_its_code() -> None:
     )
 
 
-def test_a_machine_of_no_use_is_told_with_what_it_says_of_itself() -> None:
+def test_an_unusable_machine_is_reported_with_its_own_error() -> None:
     error = {"code": "DiskFull", "message": "No space."}
 
     found = waiting(nodes=[{"id": "n", "state": "unusable", "errors": [error]}])

@@ -84,7 +84,7 @@ def test_data_stay_with_pools_of_others(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("name", ["storage", "batch"])
-def test_an_account_without_any_is_deleted(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_an_account_without_data_is_deleted(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     leaving = {"name": "old", "properties": {"provisioningState": "Deleting"}}
 
     manager = undo(monkeypatch, name, {"/pools": leaving})

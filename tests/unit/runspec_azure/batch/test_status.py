@@ -234,7 +234,7 @@ def test_why_a_task_waits_is_told_by_its_pool() -> None:
         assert words in found.reason
 
 
-def test_what_was_asked_just_now_is_not_asked_again() -> None:
+def test_a_recent_status_is_not_requested_again() -> None:
     service = Service(task("running"))
     tasks = Tasks(service, service)  # type: ignore[arg-type] # what it asks of both
     for _ in range(5):
@@ -252,7 +252,7 @@ OVER = {"state": "completed", "executionInfo": {"terminateReason": "AllTasksComp
 BY_A_TASK = {"state": "completed", "executionInfo": {"terminateReason": "TaskFailed"}}
 
 
-def test_who_lost_the_right_to_the_store_speaks_for_the_sweep_that_it_ended() -> None:
+def test_a_task_refused_by_the_store_explains_the_end_of_the_sweep() -> None:
     """Not who was ended with it, nor a program that has the same code of its own."""
     ended = {"result": "failure", "exitCode": 137, "failureInfo": {"code": "TaskEnded"}}
     own = {**BAD, "exitCode": 75}
@@ -340,7 +340,7 @@ def test_a_task_that_was_stopped_while_it_waited_had_no_attempt() -> None:
     assert [len(node.attempts) for node in found.nodes[1:]] == [1, 0]
 
 
-def test_a_task_that_had_ended_before_it_was_stopped_has_ended_so() -> None:
+def test_a_task_that_ended_before_its_stop_keeps_its_end() -> None:
     tasks = task("completed", 0, **GOOD), task("completed", 1, **GOOD)
 
     found = status(Service(*tasks, stops=["1"], **SWEEP))
@@ -401,7 +401,7 @@ def stopping(record: Shown, *tasks: Shown) -> tuple[Stops, Written]:
 HEEDS: Shown = {**SWEEP, "stop_s": 5}
 
 
-def test_the_wish_is_there_before_what_waits_is_ended_and_what_runs_hears_of_it() -> None:
+def test_a_stop_request_is_stored_before_waiting_tasks_are_ended() -> None:
     tasks = task("active", 0), task("running", 1), task("completed", 2, **GOOD), task("active", 3)
     stops, there = stopping(HEEDS, *tasks)
 
@@ -412,7 +412,7 @@ def test_the_wish_is_there_before_what_waits_is_ended_and_what_runs_hears_of_it(
     assert there.done == [*puts, ("end", "task-00000")]
 
 
-def test_what_does_not_listen_is_ended_in_the_end_and_where_nobody_listens_at_once(
+def test_a_task_that_ignores_a_stop_request_is_terminated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stops, there = stopping(HEEDS, task("running", 0))
@@ -449,7 +449,7 @@ def test_a_success_without_an_end_record_is_a_failure_with_the_likeliest_reason(
     assert found.nodes[1].attempts[0].reason == found.reason
 
 
-def test_a_success_that_agents_have_recorded_is_one() -> None:
+def test_a_recorded_success_counts() -> None:
     service = Service(task("completed", 0, **GOOD), recorded=["0/1/0-3-program", "0/2/0-0-program"])
     tasks = Tasks(service, service)  # type: ignore[arg-type] # what it asks of both
 

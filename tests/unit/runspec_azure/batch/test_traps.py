@@ -86,7 +86,7 @@ def test_a_task_of_many_nodes_is_on_a_pool_that_takes_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_what_all_nodes_need_is_common_to_them(name: str) -> None:
+def test_files_for_all_nodes_are_common_resource_files(name: str) -> None:
     """Plain resource files reach the first node alone."""
     for task in tasks(steps(JOBS[name])):
         gang = task.get("multiInstanceSettings")
@@ -178,7 +178,7 @@ def test_every_file_of_a_task_comes_from_one_place(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_what_a_task_printed_outlives_its_machine(name: str) -> None:
+def test_the_output_of_a_task_is_uploaded_at_its_end(name: str) -> None:
     for task in tasks(steps(JOBS[name])):
         (kept,) = [f for f in task["outputFiles"] if f["filePattern"] == "../std*.txt"]
 

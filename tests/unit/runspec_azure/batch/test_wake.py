@@ -111,7 +111,7 @@ def test_a_pool_that_cannot_be_woken_is_awake(refusal: RemoteError | NoAnswer) -
     assert client(Service(refusal)).call(step().do) == {}
 
 
-def test_another_refusal_is_one() -> None:
+def test_other_refusals_of_a_wake_up_are_errors() -> None:
     refusal = refused(RemoteError, "AutoScalingFormulaSyntaxError")
 
     with pytest.raises(RemoteError):

@@ -100,7 +100,7 @@ def meter(name: str, usd: float, **more: Any) -> dict[str, Any]:
     return {**found, **more}
 
 
-def test_what_is_sold_besides_machines_is_read_and_a_gateway_costs_the_same_everywhere() -> None:
+def test_prices_of_storage_and_gateways_are_read() -> None:
     others = {
         "Blob Storage": [
             meter("blob storage", 0.019),

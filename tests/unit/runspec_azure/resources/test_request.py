@@ -71,7 +71,7 @@ def test_prices_are_those_of_the_region() -> None:
     assert found.region == "uksouth"
 
 
-def test_what_the_account_has_beats_the_table() -> None:
+def test_sizes_of_the_account_override_the_table() -> None:
     survey = {
         "machines": {
             "Standard_D4ds_v5": {"cpus": 4, "spot": False},
@@ -84,7 +84,7 @@ def test_what_the_account_has_beats_the_table() -> None:
     assert [m.memory_gib for m in request.offered(survey)] == [16, 33]
 
 
-def test_an_image_of_one_machine_is_none() -> None:
+def test_an_image_of_this_machine_alone_is_not_used() -> None:
     alone = {"image": "localhost/a:1", "requirements": ["six"]}
 
     assert decision(spec(container=alone)).image is None

@@ -104,7 +104,7 @@ def notes(wanted: Spec, **profile: Any) -> list[Problem]:
 
 
 @pytest.mark.parametrize("name", ["STANDARD_ND96", "Standard_ND128isr_B300_v7"])
-def test_of_a_machine_that_is_not_in_the_table_it_is_said_that_nothing_was_checked(
+def test_an_unknown_vm_size_gets_a_note_that_it_is_unchecked(
     name: str,
 ) -> None:
     (note,) = notes(spec(cluster={"gpus": 8}), vm_size=name)
@@ -115,7 +115,7 @@ def test_of_a_machine_that_is_not_in_the_table_it_is_said_that_nothing_was_check
 
 
 @pytest.mark.parametrize("name", ["Standard_NC6", "Standard_D2_v2", "Standard_ND96", "D2ds_v5"])
-def test_what_is_wrong_with_a_machine_stands_where_the_spec_names_it(name: str) -> None:
+def test_problems_of_a_vm_size_point_at_the_setting_in_the_spec(name: str) -> None:
     """Whether the profile or the spec names it, the options have it."""
     wanted = spec(providers={"azure-batch": {"vm_size": name}})
 

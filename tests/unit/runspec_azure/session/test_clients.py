@@ -30,7 +30,7 @@ def test_a_key_is_read_without_the_line_end_that_files_have(
 @pytest.mark.parametrize(
     "value", ["", " ", "p4ssw0rd!", "c2Vjcm", "DefaultEndpointsProtocol=https"]
 )
-def test_what_is_no_key_is_told_before_azure_is_asked_and_not_shown(
+def test_a_malformed_key_is_refused_without_a_request_and_not_shown(
     value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KEY", value)

@@ -91,6 +91,6 @@ def test_a_container_that_is_not_there_is_named(what: str, blobs: Blobs) -> None
     assert not told.value.transient
 
 
-def test_nothing_is_read_of_a_container_that_is_not_there(blobs: Blobs) -> None:
+def test_reading_from_a_missing_container_returns_none(blobs: Blobs) -> None:
     assert (blobs.read("a"), blobs.size("x/a")) == (None, None)
     blobs.remove("x/a")

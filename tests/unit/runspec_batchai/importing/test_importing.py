@@ -175,7 +175,7 @@ def test_the_hands_on_is_a_spec_that_another_provider_can_read_too() -> None:
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_no_secret_of_a_file_is_in_what_comes_of_it(name: str) -> None:
+def test_no_secret_of_a_file_is_imported(name: str) -> None:
     cluster = CLUSTERS["fixed, with all there is"]
     values = re.findall(r"the-[a-z-]+", json.dumps([RECIPES[name], cluster]))
 
@@ -213,7 +213,7 @@ def test_a_secret_in_the_middle_of_a_command_is_taken_out_and_told(where: str, t
     assert any("would contain a secret" in note for note in found.notes)
 
 
-def test_a_secret_that_stands_elsewhere_as_well_is_taken_out_there_too() -> None:
+def test_a_secret_is_removed_wherever_it_occurs() -> None:
     secrets = [{"name": "HF_TOKEN", "value": "sesame-open"}]
     settings = {"customToolkitSettings": {"commandLine": "login --with sesame-open"}}
 
@@ -233,7 +233,7 @@ def test_a_variable_that_is_a_secret_becomes_one() -> None:
     assert "abcdefg" not in found.spec + found.profile
 
 
-def test_what_cannot_be_carried_is_named_in_the_spec_and_beside_it() -> None:
+def test_lost_settings_are_named_in_the_spec_and_in_notes() -> None:
     file = job({"chainerSettings": {"pythonScriptFilePath": "a.py", "procesCount": 3}}, nodeCont=2)
     file["tags"] = {"a": "b"}
 
@@ -248,7 +248,7 @@ def test_what_cannot_be_carried_is_named_in_the_spec_and_beside_it() -> None:
     assert [note for note in found.notes if f"# {note}\n" not in found.spec] == []
 
 
-def test_what_is_lost_is_told_with_the_file_that_it_stood_in() -> None:
+def test_a_lost_setting_is_named_with_its_file() -> None:
     lost = {"bogus": 1}
     machines = {"vmSize": "STANDARD_D2", "userAccountSettings": {"adminUserName": "u"}, **lost}
 
@@ -334,7 +334,7 @@ def test_a_full_width_space_in_a_text_stays() -> None:
     "text,where",
     [("{\n  'a': 1}", "job.json:2:3:"), ("[]", "job.json:"), ('{"properties": 1}', "job.json:")],
 )
-def test_what_is_no_such_file_is_refused_with_its_place(text: str, where: str) -> None:
+def test_a_file_of_another_format_is_refused_with_its_line(text: str, where: str) -> None:
     with pytest.raises(UsageError) as told:
         PROVIDER.imports(ForeignFile("job.json", text), None)
 
@@ -457,7 +457,7 @@ def options_of(text: str) -> tuple[Any, list[Any]]:
     return validate.parse_model(PROVIDER.options_model, value.providers["azure-batch-ai"])
 
 
-def test_an_empty_text_is_as_if_it_were_not_there() -> None:
+def test_an_empty_text_counts_as_missing() -> None:
     found = taken({"properties": GAPS})
 
     options, wrong = options_of(found.profile)

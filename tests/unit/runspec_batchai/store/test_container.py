@@ -62,7 +62,7 @@ def test_every_file_of_a_folder_is_a_blob_with_its_bytes(memory: MemoryStore, fo
 
 
 @pytest.mark.parametrize("name", ["large", "below/small-7"])
-def test_what_is_no_longer_what_was_hashed_is_not_sent(
+def test_a_file_that_changed_after_hashing_is_not_uploaded(
     name: str, memory: MemoryStore, folder: Path
 ) -> None:
     content = bundle(folder)

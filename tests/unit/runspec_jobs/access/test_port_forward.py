@@ -179,7 +179,7 @@ def test_connections_do_not_wait_for_each_other(way: Callable[[int], Route]) -> 
 
 
 @pytest.mark.parametrize("kind", ["address", "relay"])
-def test_what_was_cut_off_does_not_pass_for_whole(tmp_path: Path, kind: str) -> None:
+def test_a_reset_by_the_node_reaches_the_client(tmp_path: Path, kind: str) -> None:
     """The node resets the connection in the middle of what it says."""
 
     def breaks(sock: socket.socket) -> None:
@@ -202,7 +202,7 @@ def test_what_was_cut_off_does_not_pass_for_whole(tmp_path: Path, kind: str) -> 
                 sock.recv(1)
 
 
-def test_what_nothing_listens_at_is_said_once_and_works_as_soon_as_it_does(
+def test_a_tunnel_to_a_closed_port_warns_once_and_works_later(
     way: Callable[[int], Route],
 ) -> None:
     port = free_port()
@@ -218,7 +218,7 @@ def test_what_nothing_listens_at_is_said_once_and_works_as_soon_as_it_does(
             assert whole(sock) == hashlib.sha256(b"").digest()
 
 
-def test_a_way_that_leads_nowhere_any_more_is_asked_for_anew(
+def test_a_route_that_fails_is_requested_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The node was tried again elsewhere."""
@@ -268,7 +268,7 @@ def test_a_program_that_does_not_work_is_quoted(kind: type[StdioProxy | Forward]
 
 @pytest.mark.parametrize("kind", [StdioProxy, Forward])
 @pytest.mark.parametrize("connected", [True, False])
-def test_what_was_started_ends_with_the_tunnel(
+def test_programs_of_a_tunnel_end_with_it(
     tmp_path: Path, kind: type[StdioProxy | Forward], connected: bool
 ) -> None:
     mark = tmp_path / "pid"
@@ -302,7 +302,7 @@ def test_a_program_that_stays_does_not_outlive_a_runspec_that_is_killed(tmp_path
     until(lambda: not Path("/proc", mark.read_text().strip()).exists())
 
 
-def test_it_listens_on_the_loopback_address_alone() -> None:
+def test_a_tunnel_listens_on_loopback_alone() -> None:
     with tunnel(Address("192.0.2.1", 8888)) as opened:
         assert opened.listener.getsockname()[0] == "127.0.0.1"
 
@@ -327,7 +327,7 @@ def test_the_nodes_own_port_is_the_first_choice_unless_the_node_runs_here() -> N
         port_forward.Tunnel(port, port, lambda: Address("127.0.0.1", port), print)
 
 
-def test_what_a_node_said_last_still_arrives_when_its_run_has_ended() -> None:
+def test_closing_a_tunnel_waits_for_the_last_data() -> None:
     def slowly(sock: socket.socket) -> None:
         sock.recv(1)
         time.sleep(0.3)
@@ -365,7 +365,7 @@ def test_a_connection_that_never_ends_ends_with_the_tunnel() -> None:
 
 
 @pytest.mark.parametrize("text", ["", ":", "x", "0", "1:0", "65536", "1:2:3", "-1", "8888:", "²"])
-def test_what_is_no_port_is_refused(text: str) -> None:
+def test_a_wrong_port_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not a port"):
         port_forward.parse_ports(text)
 

@@ -164,7 +164,7 @@ def test_nothing_is_made_and_nothing_is_on_record_unless_confirmed(service: Tiny
     assert (service.things, setup_record.list_all(), PROFILE.exists()) == ({}, [], False)
 
 
-def test_what_was_found_stays_when_a_setup_is_undone(service: TinyService) -> None:
+def test_undo_spares_resources_that_existed_before(service: TinyService) -> None:
     service.things["box-small"] = "another setup"
     set_up()
 
@@ -212,7 +212,7 @@ def test_a_profile_without_settings_that_need_trust_is_trusted_with_those_of_a_s
     assert set_up().trusted
 
 
-def test_what_is_written_into_the_profile_meanwhile_stays_and_gets_no_trust(
+def test_edits_of_the_profile_during_a_setup_are_kept_untrusted(
     service: TinyService,
 ) -> None:
     PROFILE.write_text("providers:\n  local: {}\n")
@@ -234,7 +234,7 @@ def test_a_repeated_setup_makes_nothing_and_adds_no_record(service: TinyService)
     assert len(setup_record.list_all()) == 1
 
 
-def test_what_was_deleted_since_is_made_again_and_undone_with_the_rest(
+def test_a_second_setup_makes_deleted_resources_again(
     service: TinyService,
 ) -> None:
     set_up()

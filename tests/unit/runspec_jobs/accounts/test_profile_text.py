@@ -37,5 +37,5 @@ def test_settings_are_added_and_the_rest_stays(text: str, expected: str) -> None
     ],
     ids=["flow", "a setting that is there", "no providers", "no mapping", "no YAML"],
 )
-def test_nothing_is_added_where_there_is_no_place(text: str) -> None:
+def test_settings_are_not_added_to_an_unsuitable_profile(text: str) -> None:
     assert add_settings(text, "tiny", SETTINGS) is None

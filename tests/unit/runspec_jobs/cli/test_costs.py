@@ -87,7 +87,7 @@ def test_the_text_of_a_plan_names_the_price_and_the_bound(spec: Path, capsys: Ca
     assert "at most: 15.00 USD (2 h)" in shown
 
 
-def test_what_is_kept_has_a_price_and_an_unknown_price_is_no_zero() -> None:
+def test_stored_data_has_a_price_and_unknown_prices_are_named() -> None:
     standing = (
         StandingCost("a file system", 0.23),
         StandingCost("what is kept", usd_gb_month=0.0208),
@@ -157,7 +157,7 @@ def test_the_question_is_about_all_sizes_and_no_starts_none(
     assert api.runs() == []
 
 
-def test_a_smoke_test_counts_too(spec: Path, capsys: Capture) -> None:
+def test_the_cost_of_a_smoke_test_counts_against_the_limit(spec: Path, capsys: Capture) -> None:
     spec.write_text(SPEC + 'smoke: ["true"]\n')
 
     assert run(["apply", "--smoke", "--max-usd", "15", str(spec)]) == UsageError.exit_code
@@ -233,7 +233,7 @@ def test_no_at_a_terminal_starts_nothing(spec: Path, monkeypatch: pytest.MonkeyP
         ([], "providers: {}"),
     ],
 )
-def test_nothing_is_asked_of_who_said_so_or_needs_not_be(
+def test_apply_asks_nothing_with_yes_or_below_the_limit(
     spec: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], settings: str
 ) -> None:
     profile(monkeypatch, spec.parent, settings)
@@ -438,9 +438,7 @@ def dear_cluster(spec: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return spec
 
 
-def test_what_stays_after_a_job_counts_against_the_limit(
-    dear_cluster: Path, capsys: Capture
-) -> None:
+def test_standing_costs_count_against_the_limit(dear_cluster: Path, capsys: Capture) -> None:
     assert run(["apply", "--max-usd", "100", str(dear_cluster)]) == UsageError.exit_code
 
     told = capsys.readouterr().err
@@ -449,7 +447,7 @@ def test_what_stays_after_a_job_counts_against_the_limit(
     assert api.runs() == []
 
 
-def test_what_stays_after_a_job_is_asked_about(
+def test_standing_costs_above_the_limit_need_a_confirmation(
     dear_cluster: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     profile(monkeypatch, dear_cluster.parent, DEAR_PROFILE.replace("above: 1", "above: 100"))

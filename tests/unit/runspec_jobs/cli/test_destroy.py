@@ -62,7 +62,7 @@ def three() -> tuple[str, str, str]:
     return applied("good", "true"), applied("bad", "exit 3"), applied("busy", "sleep 60", "-d")
 
 
-def test_those_that_have_ended_are_destroyed_and_those_alive_are_kept(
+def test_destroy_ended_destroys_ended_runs_alone(
     three: tuple[str, str, str], capsys: Capture
 ) -> None:
     assert run(["destroy", "--ended", "--yes"]) == 0
@@ -72,7 +72,7 @@ def test_those_that_have_ended_are_destroyed_and_those_alive_are_kept(
     assert left() == [three[2]]
 
 
-def test_all_includes_those_alive(three: tuple[str, str, str]) -> None:
+def test_destroy_all_includes_live_runs(three: tuple[str, str, str]) -> None:
     assert run(["destroy", "--all", "--yes"]) == 0
 
     assert left() == []
@@ -207,7 +207,7 @@ def shared_upload() -> None:
 
 
 @pytest.mark.parametrize("option", ["--shared", "--site"])
-def test_what_runs_share_is_deleted_by_both_names(option: str, capsys: Capture) -> None:
+def test_shared_and_site_both_delete_shared_resources(option: str, capsys: Capture) -> None:
     shared_upload()
 
     assert run(["destroy", option]) == 0
@@ -243,7 +243,7 @@ def kept_cluster(folder: Path) -> None:
         journal.add("deleted")
 
 
-def test_what_keeping_costs_is_said_by_hour_and_by_what_is_kept(
+def test_destroy_shared_shows_what_keeping_costs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept_cluster(tmp_path)

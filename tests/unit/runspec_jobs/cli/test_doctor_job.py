@@ -80,9 +80,7 @@ def test_a_job_of_which_something_was_not_checked_is_not_said_to_run(
     )
 
 
-def test_what_could_not_be_checked_stops_no_job_and_is_said(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_finding_stops_no_job(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     find(monkeypatch, Finding("no sun", True, "look", unknown=True))
 
     assert run(["doctor", write(), "--json"]) == 0

@@ -114,7 +114,7 @@ def test_a_run_that_saves_meanwhile_gives_one_save(tmp_path: Path) -> None:
     assert fetched(Saving(*saves), tmp_path) == {"a": "2", "b": "2", "step-2": "x"}
 
 
-def test_what_was_there_before_is_left_alone(tmp_path: Path) -> None:
+def test_fetch_leaves_other_files_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
 
     found = fetched(Saving({"a": "1", "b": "1"}, {"a": "2"}), tmp_path)
@@ -139,7 +139,7 @@ def test_the_save_that_is_asked_for_is_brought(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [b"2", b"", b"11", b"1" * 5_000_000])
-def test_what_is_not_what_was_saved_is_not_brought(tmp_path: Path, text: bytes) -> None:
+def test_fetch_refuses_content_that_differs_from_the_save(tmp_path: Path, text: bytes) -> None:
     client = Saving({"a": "1"})
     (file,) = client.outputs("run")
     client.outputs = lambda run: [file._replace(open=lambda: io.BytesIO(text))]  # type: ignore[method-assign]
@@ -157,7 +157,7 @@ def test_what_is_not_what_was_saved_is_not_brought(tmp_path: Path, text: bytes) 
         ("to/model/a/", "{}/to/model/a is a folder, where a file of that name is to be written"),
     ],
 )
-def test_what_is_in_the_way_of_a_file_is_named(
+def test_fetch_names_the_path_that_is_in_the_way(
     in_the_way: str, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / in_the_way

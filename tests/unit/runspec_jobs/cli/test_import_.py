@@ -36,7 +36,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_what_is_taken_in_is_written_and_is_a_right_spec(files: Path, capsys: Capture) -> None:
+def test_an_imported_spec_is_written_and_valid(files: Path, capsys: Capture) -> None:
     code = run(["import", "job.json", "--cluster", "cluster.json", "--to", "there"])
 
     told = capsys.readouterr()
@@ -46,7 +46,7 @@ def test_what_is_taken_in_is_written_and_is_a_right_spec(files: Path, capsys: Ca
     assert "acct" in (files / "there/runspec-profile.yaml").read_text()
 
 
-def test_what_the_files_do_not_tell_and_a_plan_needs_is_named(files: Path, capsys: Capture) -> None:
+def test_import_names_settings_that_a_plan_still_needs(files: Path, capsys: Capture) -> None:
     (files / "job.json").write_text(json.dumps(RECIPES["horovod"]))
     assert run(["import", "job.json", "--to", "there"]) == 0
     told = capsys.readouterr().err
@@ -80,7 +80,7 @@ def test_without_a_folder_the_spec_is_printed_and_the_profile_as_a_comment(
     assert run(["validate", "job.yaml"]) == 0
 
 
-def test_what_is_there_is_not_written_over(files: Path, capsys: Capture) -> None:
+def test_import_replaces_no_file(files: Path, capsys: Capture) -> None:
     (files / "job.yaml").write_text("mine")
 
     assert run(["import", "job.json", "--to", "."]) == 4
@@ -99,9 +99,7 @@ def test_programs_get_all_of_it_as_json(files: Path, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     "words,code", [(["nowhere.json"], 2), (["job.json", "--provider", "local"], 69)]
 )
-def test_what_cannot_be_taken_in_ends_with_a_code_of_its_own(
-    files: Path, words: list[str], code: int
-) -> None:
+def test_each_failed_import_has_its_exit_code(files: Path, words: list[str], code: int) -> None:
     assert run(["import", *words]) == code
 
 

@@ -156,7 +156,7 @@ def test_a_state_is_one_word() -> None:
         ({**TRUST, "trusted": "yes"}, "is not of type 'boolean'"),
     ],
 )
-def test_what_no_schema_describes_fails_a_test(document: Any, why: str) -> None:
+def test_json_that_no_schema_describes_fails_a_test(document: Any, why: str) -> None:
     with pytest.raises(AssertionError, match=why):
         check(["trust", "--json"], json.dumps(document))
 
@@ -171,7 +171,7 @@ def test_a_number_that_json_lacks_fails_a_test() -> None:
         check(["simulate", "--json"], '{"format": NaN}')
 
 
-def test_what_is_printed_in_this_process_is_checked(
+def test_json_printed_in_this_process_is_checked(
     spec: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from runspec_jobs.cli import output
@@ -186,7 +186,7 @@ def test_what_is_printed_in_this_process_is_checked(
 
 
 @pytest.mark.process
-def test_what_another_process_prints_is_checked() -> None:
+def test_json_printed_by_another_process_is_checked() -> None:
     code = "print('{}')  # runspec_jobs"
 
     with pytest.raises(AssertionError, match="without a format"):
@@ -204,7 +204,7 @@ def test_what_another_process_prints_is_checked() -> None:
         ("runspec list --json", []),
     ],
 )
-def test_it_is_known_what_runs_runspec(line: Any, words: list[str]) -> None:
+def test_command_lines_of_runspec_are_recognized(line: Any, words: list[str]) -> None:
     assert json_documents.command_line(line) == words
 
 
@@ -315,7 +315,7 @@ def test_changes_of_several_sizes_are_one_document(spec: Path, capsys: Capture) 
 
 
 @pytest.mark.process
-def test_what_is_not_known_of_a_damaged_record_is_null(spec: Path, capsys: Capture) -> None:
+def test_unknown_fields_of_a_damaged_record_are_null(spec: Path, capsys: Capture) -> None:
     assert run(["apply", "job.yaml"]) == 0
     (row,) = printed(capsys, "list")[0]["runs"]
     (journal,) = Path.home().glob("runspec/runs/*/journal.jsonl")

@@ -62,7 +62,7 @@ def said(capsys: Capture, *words: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("folder")
-def test_all_ways_to_ask_tell_of_each_change_and_of_all_together(capsys: Capture) -> None:
+def test_status_and_report_show_each_change_and_their_sum(capsys: Capture) -> None:
     """The job itself ran from its beginning to its end with the same nodes; its first generation took one step."""
     below = applied(ELASTIC + STEPS)
     (first,) = asked(capsys, "status", "job")["changes"]
@@ -101,7 +101,7 @@ def test_all_ways_to_ask_tell_of_each_change_and_of_all_together(capsys: Capture
 
 
 @pytest.mark.usefixtures("folder")
-def test_what_is_measured_and_what_changes_cost_stand_in_one_report(capsys: Capture) -> None:
+def test_a_report_has_the_metric_and_the_costs_of_changes(capsys: Capture) -> None:
     below = applied(ELASTIC + METRIC + "run: echo loss=2.5\n")
     changed(below)
 

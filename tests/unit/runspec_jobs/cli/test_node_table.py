@@ -10,7 +10,7 @@ def failed(task: int, *attempts: Attempt) -> NodeStatus:
     return NodeStatus(task, 0, len(attempts), State.FAILED, "", attempts[-1].exit_code, attempts)
 
 
-def test_one_try_needs_no_list() -> None:
+def test_a_single_attempt_is_not_listed() -> None:
     one = failed(0, Attempt(1, 3, "exited with code 3"))
 
     assert list(node_table.lines([one])) == ["  task 0 node 0: failed, exit code 3"]
@@ -49,7 +49,7 @@ def test_ten_thousand_tasks_are_no_ten_thousand_lines() -> None:
     assert len(told) == 52
 
 
-def test_what_a_service_says_reaches_no_terminal_raw() -> None:
+def test_control_characters_of_reasons_are_not_printed() -> None:
     one = failed(0, Attempt(1, 1, "\x1b[2J"), Attempt(2, 1, "x"))
 
     assert "\x1b" not in "".join(node_table.lines([one]))

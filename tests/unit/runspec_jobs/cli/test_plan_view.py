@@ -36,9 +36,7 @@ def planned(capsys: Capture, *options: str) -> str:
     return capsys.readouterr().out
 
 
-def test_what_is_made_shared_and_spent_comes_before_the_requests(
-    job: Path, capsys: Capture
-) -> None:
+def test_plan_shows_resources_and_costs_before_requests(job: Path, capsys: Capture) -> None:
     own_profile().write_text(json.dumps({"providers": {"aws-batch": AWS}}))
     job.write_text(HEAD.replace("local", "aws-batch"))
 

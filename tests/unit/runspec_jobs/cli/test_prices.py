@@ -108,7 +108,7 @@ def test_a_spot_price_above_the_one_on_demand_counts_as_that(
     assert planned(capsys)["cost"]["machines"][0]["spot_usd_hour"] == 0.05
 
 
-def test_what_stays_beside_a_job_has_the_prices_that_were_read(
+def test_standing_costs_use_the_prices_of_the_list(
     spec: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     listed = ListedPrices({"m5.4xlarge": 0.9}, {}, "the list", services={"nat gateway": 0.5})
@@ -146,7 +146,7 @@ def test_prices_of_the_profile_come_first(
     assert planned(capsys)["cost"]["bound_usd"] == 4.0
 
 
-def test_what_was_read_is_listed_with_its_date_and_source_in_a_private_file(
+def test_price_lists_are_shown_with_date_and_source(
     spec: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     reading(monkeypatch, 0.9)

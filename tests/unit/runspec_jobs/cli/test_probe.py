@@ -94,7 +94,9 @@ def test_time_and_cost_of_each_are_told_and_nothing_is_done_without_a_yes(
     assert service.opened == 0
 
 
-def test_without_a_terminal_the_line_to_type_is_told(service: Service, capsys: Capture) -> None:
+def test_probes_without_a_terminal_name_the_command_to_type(
+    service: Service, capsys: Capture
+) -> None:
     code = run(["doctor", "tiny", "--probe"])
 
     assert code == 2
@@ -157,7 +159,7 @@ def test_a_probe_that_is_not_there_is_named_with_those_that_are(
     assert "one of tiny-1, tiny-2, tiny-3" in told
 
 
-def test_what_stays_is_told_with_its_command_and_keeps_the_next_session_from_beginning(
+def test_leftovers_of_probes_are_named_and_block_the_next_session(
     service: Service, capsys: Capture
 ) -> None:
     only = ["doctor", "tiny", "--probe", "--yes", "--only", "tiny-1"]
@@ -193,7 +195,7 @@ def test_a_mistake_of_ours_in_a_probe_takes_its_things_away(
     assert probe_leftovers.list_sessions("tiny") == []
 
 
-def test_one_session_at_a_time(service: Service, capsys: Capture) -> None:
+def test_a_second_session_of_probes_is_refused(service: Service, capsys: Capture) -> None:
     with probe_leftovers.lock_probes("tiny") as free:
         assert free
         code = run(["doctor", "tiny", "--probe", "--yes"])
@@ -208,14 +210,12 @@ def test_a_provider_without_probes_says_so(capsys: Capture) -> None:
 
 
 @pytest.mark.parametrize("words", [["--only", "aws-1"], ["--yes"]])
-def test_what_goes_with_probe_alone_is_refused_without_it(
-    words: list[str], capsys: Capture
-) -> None:
+def test_options_for_probes_are_refused_without_probe(words: list[str], capsys: Capture) -> None:
     assert run(["doctor", "local", *words]) == 2
     assert "can only be used with --probe" in capsys.readouterr().err
 
 
-def test_one_probe_is_told_as_one(service: Service, capsys: Capture) -> None:
+def test_messages_count_probes_in_singular_and_plural(service: Service, capsys: Capture) -> None:
     run(["doctor", "tiny", "--probe", "--only", "tiny-1"])
 
     assert (

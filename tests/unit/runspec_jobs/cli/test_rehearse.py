@@ -122,7 +122,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.process
-def test_what_a_rehearsed_job_printed_stays_in_the_folder(job: Path, tmp_path: Path) -> None:
+def test_rehearse_keeps_logs_in_its_folder(job: Path, tmp_path: Path) -> None:
     assert run(["rehearse", str(job), "--folder", str(tmp_path / "kept")]) == 0
 
     assert (tmp_path / "kept" / "logs" / "node-0.log").read_text() == "printed\n"
@@ -147,7 +147,7 @@ def test_a_setting_for_one_job_of_a_rehearsed_chain_changes_that_job(
 
 @pytest.mark.process
 @pytest.mark.parametrize(("verb", "what"), [("fetch", "be kept"), ("destroy", "be deleted")])
-def test_what_fails_after_a_job_that_succeeded_is_named(
+def test_a_failure_after_a_successful_rehearsal_is_named(
     job: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

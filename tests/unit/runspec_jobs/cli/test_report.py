@@ -264,7 +264,7 @@ def test_a_long_progress_bar_is_read_to_its_end() -> None:
 @pytest.mark.parametrize(
     "option", [["--baseline", "2"], ["--price-per-node-hour", "3"], ["--samples", "9"]]
 )
-def test_what_is_about_sizes_is_refused_for_a_sweep(
+def test_options_about_sizes_are_refused_for_a_sweep(
     option: list[str], spec: Path, capsys: Capture
 ) -> None:
     applied(spec, SWEEP + "run: echo loss=1\n")
@@ -292,7 +292,7 @@ def test_a_pattern_that_takes_too_long_is_ended() -> None:
         bounded.read_line(measure.MetricCollector(metric), line)
 
 
-def test_many_lines_may_take_their_time() -> None:
+def test_the_time_limit_of_a_pattern_is_for_each_line() -> None:
     metric = Metric(name="m", goal="max", pattern="x(.)")
     watch, end = measure.MetricCollector(metric), time.process_time() + 0.2
 
@@ -347,7 +347,7 @@ def test_a_task_that_fails_stops_no_other(spec: Path, capsys: Capture) -> None:
     ]
 
 
-def test_whoever_follows_the_report_stops_the_rest(spec: Path, capsys: Capture) -> None:
+def test_report_follow_stops_the_other_tasks(spec: Path, capsys: Capture) -> None:
     applied(spec, STOPPED, "-d")
 
     found = reported(capsys, "job", "--follow")
@@ -364,7 +364,7 @@ def test_whoever_follows_the_report_stops_the_rest(spec: Path, capsys: Capture) 
     assert "are stopped" not in capsys.readouterr().err
 
 
-def test_who_looks_at_logs_stops_nothing(spec: Path, capsys: Capture) -> None:
+def test_logs_stops_no_task(spec: Path, capsys: Capture) -> None:
     applied(spec, STOPPED, "-d")
     until(lambda: run(["logs", "job"]) == 0 and "acc=0.95" in capsys.readouterr().out)
 
@@ -455,7 +455,7 @@ SIZES_PATH = str(ROOT / "specs" / "scaling" / "resnet50-imagenet.json")
 @pytest.mark.parametrize(
     "word", ["job", "--follow", "--stop-rest", "--timeout=1m", "--spec=x.yaml"]
 )
-def test_what_is_about_a_run_is_refused_for_figures(word: str, capsys: Capture) -> None:
+def test_options_about_a_run_are_refused_with_points(word: str, capsys: Capture) -> None:
     assert run(["report", "--points", SIZES_PATH, word]) == 2
     said = capsys.readouterr().err
     assert f"{word.partition('=')[0]} cannot be used with --points FILE" in said
@@ -689,7 +689,7 @@ def test_a_file_without_figures_is_told(text: str, tmp_path: Path, capsys: Captu
     assert "cannot read measurements from" in capsys.readouterr().err
 
 
-def test_what_is_missing_in_figures_is_told_as_missing(tmp_path: Path, capsys: Capture) -> None:
+def test_a_missing_field_of_points_is_named(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "points.json").write_text('{"format": "runspec.scaling/v1"}')
 
     assert run(["report", "--points", str(tmp_path / "points.json")]) == 2

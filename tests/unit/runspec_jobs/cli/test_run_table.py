@@ -136,7 +136,7 @@ def test_runs_are_chosen_by_state_name_provider_and_age(capsys: Capture) -> None
     assert listed(capsys, "--all") == [good, bad, live]
 
 
-def test_what_is_not_listed_is_asked_for_no_state(
+def test_list_requests_no_state_of_runs_that_it_leaves_out(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from runspec_local.client import LocalClient

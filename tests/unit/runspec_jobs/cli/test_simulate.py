@@ -194,7 +194,7 @@ def test_a_report_in_json_is_read_as_it_is(here: Path, capsys: Capture) -> None:
     assert round(found["cases"][-1]["time_s"]["mean"]) == 3600
 
 
-def test_of_several_series_one_is_said(here: Path, capsys: Capture) -> None:
+def test_a_file_of_several_series_needs_the_option_series(here: Path, capsys: Capture) -> None:
     (here / "report.json").write_text(report("synthetic", "real"))
 
     assert told(capsys, "--series", "real", scaling="report.json")["samples_per_s"][1] == [8, 80]
@@ -229,7 +229,7 @@ def test_of_several_series_one_is_said(here: Path, capsys: Capture) -> None:
         ("pools: {on-demand: {price: 1, nodes: 1}}\n", "1:1: pools", "there is no pool 'spot'"),
     ],
 )
-def test_what_is_wrong_with_prices_is_told_at_its_place(
+def test_a_mistake_in_prices_is_reported_at_its_line(
     here: Path, capsys: Capture, text: str, where: str, what: str
 ) -> None:
     (here / "prices.yaml").write_text(text)
@@ -262,7 +262,7 @@ def test_what_is_wrong_with_prices_is_told_at_its_place(
         ("time,pool,price,nodes\n0,spot,,8\n", "2:1", "'price' is missing"),
     ],
 )
-def test_what_is_wrong_with_a_table_is_told_at_its_place(
+def test_a_mistake_in_a_csv_file_is_reported_at_its_line(
     here: Path, capsys: Capture, text: str, where: str, what: str
 ) -> None:
     (here / "prices.csv").write_text(text)
@@ -296,7 +296,7 @@ def test_what_is_wrong_with_a_table_is_told_at_its_place(
         ),
     ],
 )
-def test_what_is_wrong_with_a_scaling_file_is_told_at_its_place(
+def test_a_mistake_in_a_scaling_file_is_reported_at_its_line(
     here: Path, capsys: Capture, text: str, where: str, what: str
 ) -> None:
     (here / "scaling.yaml").write_text(text)
@@ -322,14 +322,12 @@ def test_what_is_wrong_with_a_scaling_file_is_told_at_its_place(
         (["--epochs", "many"], "'many' is not a whole number"),
     ],
 )
-def test_what_is_wrong_with_the_command_line_is_told(
-    here: Path, capsys: Capture, more: list[str], what: str
-) -> None:
+def test_a_wrong_option_is_refused(here: Path, capsys: Capture, more: list[str], what: str) -> None:
     assert run(words(*more)) == 2
     assert what in capsys.readouterr().err
 
 
-def test_all_files_are_told_of_at_once(here: Path, capsys: Capture) -> None:
+def test_mistakes_in_all_files_are_reported_at_once(here: Path, capsys: Capture) -> None:
     for name in ("job.yaml", "prices.yaml", "scaling.yaml"):
         (here / name).write_text("nothing: here\n")
 

@@ -49,9 +49,7 @@ def applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) ->
     return asked
 
 
-def test_what_status_ends_is_told_and_then_looked_at_again(
-    applied: list[str], capsys: Capture
-) -> None:
+def test_status_reports_nodes_that_it_ended(applied: list[str], capsys: Capture) -> None:
     assert run(["status", "job", "--json"]) == 0
 
     out, err = capsys.readouterr()

@@ -119,7 +119,7 @@ def test_a_secret_with_a_nul_is_told_before_anything_starts(
     assert "contains a NUL" in told and "one" not in told
 
 
-def test_what_runs_share_goes_with_destroy_site_whoever_made_it(
+def test_destroy_site_deletes_shared_resources_of_all_runs(
     spec: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     """The newest run may have failed before it needed anything."""
@@ -408,7 +408,7 @@ def test_a_repeated_command_ends_no_older_run(spec: Path, capsys: Capture) -> No
 
 
 @pytest.mark.parametrize("verb", ["fetch", "logs"])
-def test_what_reads_says_that_the_newest_run_was_destroyed_and_which_is_older(
+def test_reading_verbs_name_an_older_run_if_the_newest_is_destroyed(
     spec: Path, capsys: Capture, verb: str
 ) -> None:
     assert run(["apply", str(spec)]) == 0
@@ -474,7 +474,7 @@ def test_numbers_go_on_where_their_file_is_lost(spec: Path) -> None:
         (["completion", "tcsh"], "shell: invalid value 'tcsh'"),
     ],
 )
-def test_what_is_not_there_is_a_wrong_command_line(
+def test_an_unknown_run_or_task_is_a_usage_error(
     spec: Path, capsys: Capture, words: list[str], what: str
 ) -> None:
     assert run(["apply", str(spec)]) == 0
@@ -484,7 +484,7 @@ def test_what_is_not_there_is_a_wrong_command_line(
 
 
 @pytest.mark.parametrize("verb", ["logs", "fetch"])
-def test_of_a_destroyed_run_nothing_can_be_had(spec: Path, capsys: Capture, verb: str) -> None:
+def test_a_destroyed_run_has_no_logs_and_outputs(spec: Path, capsys: Capture, verb: str) -> None:
     assert run(["apply", str(spec)]) == 0
     assert run(["destroy", "job"]) == 0
 

@@ -150,7 +150,7 @@ def test_problems_of_one_file_come_in_the_order_of_its_lines() -> None:
 
 
 @pytest.mark.parametrize("secret", ["hf_Ab12Cd", "0xAb12"])
-def test_what_stands_where_the_name_of_a_secret_belongs_is_shown_nowhere(secret: str) -> None:
+def test_a_value_in_place_of_a_secrets_name_is_not_shown(secret: str) -> None:
     """Also not if YAML takes it for a number."""
     found = diagnostics(TEXT.replace("clutser: {nodes: 2}", f"secrets: {{TOKEN: {secret}, 4: x}}"))
 
@@ -160,7 +160,7 @@ def test_what_stands_where_the_name_of_a_secret_belongs_is_shown_nowhere(secret:
         assert "Ab12" not in shown  # nor under what else is wrong on its line
 
 
-def test_what_an_unknown_key_has_is_not_shown_where_it_may_be_a_secret() -> None:
+def test_the_value_of_an_unknown_secret_like_key_is_hidden() -> None:
     found = diagnostics(TEXT.replace("clutser: {nodes: 2}", "api_token: Ab12Cd"))
 
     shown = render(found.diagnostics, Format.TEXT, found.lines)
@@ -174,7 +174,7 @@ def test_the_name_of_a_pair_of_keys_is_no_secret() -> None:
     assert "    4 | key_pair: mine\n" in render(found.diagnostics, Format.TEXT, found.lines)
 
 
-def test_what_stands_in_quotes_that_are_never_closed_is_not_shown() -> None:
+def test_a_secret_in_unclosed_quotes_is_not_shown() -> None:
     found = diagnostics(TEXT.replace("clutser: {nodes: 2}", 'secrets: {TOKEN: "hunter2'))
 
     shown = render(found.diagnostics, Format.TEXT, found.lines)

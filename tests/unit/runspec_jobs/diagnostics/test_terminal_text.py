@@ -129,7 +129,7 @@ def test_other_sequences_are_left_out(sequence: str, what: str) -> None:
 
 
 @pytest.mark.parametrize("begun", ["\x1b[31", "\x1b]0;title", "\x1bP", "\x9b31m", "\x1b"])
-def test_what_is_no_whole_sequence_is_shown(begun: str) -> None:
+def test_incomplete_control_sequences_are_shown_as_text(begun: str) -> None:
     """Text after a string that never ends is not swallowed."""
     shown = strip_sequences(begun, colours=True)
 

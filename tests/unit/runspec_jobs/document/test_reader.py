@@ -279,7 +279,7 @@ Dumper.add_representer(str, quoted_number)
 
 @settings(deadline=None)
 @given(json_values(without="\0"), st.sampled_from([None, True, False]))
-def test_what_is_dumped_is_read(value: Any, flow: bool | None) -> None:
+def test_dumped_yaml_is_read_back(value: Any, flow: bool | None) -> None:
     """Whatever JSON can say comes back as it was from any of the styles PyYAML writes."""
     text = yaml.dump(value, Dumper=Dumper, default_flow_style=flow, sort_keys=False)
 
@@ -323,7 +323,7 @@ def test_no_value_at_the_end_has_a_place() -> None:
     assert document.find_value_end(()) == Mark(2, 4)
 
 
-def test_what_an_alias_gives_stands_where_the_alias_does() -> None:
+def test_the_value_of_an_alias_has_the_position_of_the_alias() -> None:
     """What is wrong with a repeated value is told where it is used; what is in it has one place."""
     document = read(SPEC)
 

@@ -141,7 +141,7 @@ DAMAGED: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_what_is_damaged_is_refused_in_words(name: str) -> None:
+def test_a_damaged_state_is_refused(name: str) -> None:
     found = state()
     DAMAGED[name](found)
 
@@ -150,7 +150,7 @@ def test_what_is_damaged_is_refused_in_words(name: str) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"null", b"\xff\xfe", b"[" * 100_000])
-def test_what_is_no_state_at_all_is_refused_in_words(content: bytes) -> None:
+def test_content_that_is_no_state_is_refused(content: bytes) -> None:
     with pytest.raises(Damaged, match="the state of job-abc234 in the store is damaged"):
         adopt.read(content, RUN)
 
@@ -195,7 +195,7 @@ def test_a_run_with_a_further_undo_is_refused() -> None:
         understood(found)
 
 
-def test_what_runs_share_and_was_planned_otherwise_is_never_taken_away() -> None:
+def test_shared_steps_that_were_planned_differently_are_not_undone() -> None:
     """Another version of runspec uploads another file for what runs in the job, and gc is to leave that alone."""
     found = state()
     upload = step(found, "inside")
@@ -289,7 +289,7 @@ def test_an_adopted_run_is_on_record_for_its_owner_alone(store: Store) -> None:
     assert stat.S_IMODE(of.folder.stat().st_mode) == 0o700
 
 
-def test_names_that_are_no_runs_are_never_taken_for_one(store: Store, capsys: Capture) -> None:
+def test_names_that_are_no_run_ids_are_not_adopted(store: Store, capsys: Capture) -> None:
     """They would be paths of this machine."""
     store.states = dict.fromkeys(("../job-abc234", "x", "job-abc234\n", ".."), store.states[RUN])
 
@@ -305,7 +305,7 @@ def said(code: int, capsys: Capture) -> tuple[int, str]:
     return code, capsys.readouterr().err
 
 
-def test_what_cannot_be_adopted_is_told_with_a_code(store: Store, capsys: Capture) -> None:
+def test_each_failed_adoption_has_its_exit_code(store: Store, capsys: Capture) -> None:
     store.states["old-abc234"] = b""
     store.states["bad-abc234"] = b"{"
 
@@ -350,9 +350,7 @@ def test_runs_of_another_provider_in_the_same_store_are_left_to_it(
     assert run_record.list_all() == []
 
 
-def test_what_could_be_adopted_is_listed_with_why_it_could_not(
-    store: Store, capsys: Capture
-) -> None:
+def test_list_remote_says_why_a_run_cannot_be_adopted(store: Store, capsys: Capture) -> None:
     store.states["bad-abc234"] = b"{"
 
     assert run(["list", "--remote"]) == 0
@@ -378,7 +376,7 @@ def test_a_store_that_cannot_be_asked_is_told_and_decides_the_exit_code(
     assert (code, "aws-batch: no such bucket" in why) == (69, True)
 
 
-def test_of_several_runs_one_that_is_damaged_stops_no_other(store: Store, capsys: Capture) -> None:
+def test_a_damaged_run_stops_no_other_adoption(store: Store, capsys: Capture) -> None:
     store.states = {"bad-abc234": b"{", **store.states}
 
     code = run(["adopt", "aws-batch", "--json"])
@@ -425,7 +423,7 @@ def test_a_run_without_a_job_is_not_adopted_where_it_could_not_be_gone_on_with(
     assert run(["adopt", "aws-batch", RUN]) == 0
 
 
-def test_what_comes_before_a_step_that_is_found_was_done(store: Store) -> None:
+def test_steps_before_a_found_step_count_as_done(store: Store) -> None:
     """A job definition may be gone, and what its undo would name is not known any more."""
     found = copy.copy(store.find)
     store.find = lambda step: None if step.scope is Scope.SITE else found(step)  # type: ignore[method-assign]

@@ -197,7 +197,7 @@ def test_the_state_is_kept_before_anything_of_the_run_is_made(journal: Journal) 
     assert world.made == ["q", "j"]
 
 
-def test_nothing_of_the_run_is_made_where_its_state_may_not_be_kept(journal: Journal) -> None:
+def test_no_step_is_sent_before_the_state_is_in_the_store(journal: Journal) -> None:
     """Its undo takes away what is kept, so it counts as begun."""
     world = Keeping()
     world.keeps = ["lost", "ok"]
@@ -231,7 +231,7 @@ def test_every_step_is_made_once_and_its_answer_kept(journal: Journal) -> None:
     assert answers(journal) == {"queue": {"arn": "arn:q"}, "job": {"arn": "arn:j"}}
 
 
-def test_making_again_makes_nothing(journal: Journal) -> None:
+def test_a_second_make_sends_nothing(journal: Journal) -> None:
     world = World()
     apply.make(PLAN, journal, hands(world))
     before = len(world.calls)
@@ -308,7 +308,7 @@ def test_a_shared_thing_that_neither_comes_nor_goes_is_not_waited_for_for_ever(
     assert apply.SETTLED_S < world.now < apply.SETTLED_S + 2 * apply.LONGEST_LOOK_S
 
 
-def test_what_is_refused_for_another_reason_in_the_end_was_not_made(journal: Journal) -> None:
+def test_a_final_refusal_means_that_the_step_was_not_made(journal: Journal) -> None:
     """What was taken away meanwhile is asked for again, and that is refused: then nothing is there to be looked for."""
     world = Shared(AlreadyExists, 1, other=False)
     world.faults = ["refused"]
@@ -407,7 +407,7 @@ def test_a_lost_call_is_an_unknown_outcome_and_the_same_again_is_safe(journal: J
     assert world.made == ["q", "j"]
 
 
-def test_what_passes_is_tried_again_after_longer_and_longer_pauses(journal: Journal) -> None:
+def test_transient_errors_are_retried_after_growing_pauses(journal: Journal) -> None:
     world = World(*["throttled"] * 3)
 
     apply.make(PLAN, journal, hands(world))
@@ -416,7 +416,7 @@ def test_what_passes_is_tried_again_after_longer_and_longer_pauses(journal: Jour
     assert world.now == 0.5 + 1 + 2
 
 
-def test_what_does_not_pass_ends_with_what_the_service_says(journal: Journal) -> None:
+def test_a_lasting_transient_error_is_raised_after_all_attempts(journal: Journal) -> None:
     world = World(*["throttled"] * 100)
 
     with pytest.raises(RemoteError, match="slow down"):

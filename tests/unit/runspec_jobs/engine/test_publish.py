@@ -65,7 +65,7 @@ def test_the_newest_save_is_copied_and_what_it_lacks_is_deleted() -> None:
     assert json.loads(found.note()) == {"save": 4, "files": ["a", "d/b"]}
 
 
-def test_what_is_published_is_left_alone() -> None:
+def test_published_outputs_are_not_published_again() -> None:
     store = {MANIFEST: manifest(saved(4, "a")), NOTE: note(4, "a")}
     assert left(store) == []
 

@@ -53,7 +53,7 @@ def test_a_run_and_a_save_are_read(text: str, wanted: Wanted) -> None:
 
 
 @pytest.mark.parametrize("text", ["", ":3", "mnist:", "mnist:0", "mnist:x", "a/b", "-x"])
-def test_what_names_no_run_is_refused(text: str) -> None:
+def test_text_that_names_no_save_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="names no save of a run"):
         resume.parse(text)
 

@@ -45,7 +45,7 @@ def test_a_run_of_which_a_part_was_submitted_has_ended_only_if_it_was_cancelled(
 
 @pytest.mark.process
 @pytest.mark.parametrize("follow", ["wait", "save"])
-def test_who_follows_a_run_of_which_a_part_was_submitted_notes_no_end(
+def test_following_a_partly_submitted_run_records_no_end(
     follow: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The jobs of that part may all have ended, and more may be submitted."""

@@ -62,7 +62,7 @@ def test_imports_of_a_program_and_of_its_own_modules_are_its_requirements() -> N
     assert init("train.py")["container"] == {"requirements": ["numpy", "pillow", "scikit-learn"]}
 
 
-def test_what_only_a_type_checker_imports_is_no_requirement() -> None:
+def test_imports_for_type_checkers_are_no_requirements() -> None:
     make("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pandas\nimport yaml\n")
 
     assert init("train.py")["container"] == {"requirements": ["pyyaml"]}
@@ -158,7 +158,7 @@ def test_a_folder_that_a_program_makes_is_saved(text: str, folder: Path, capsys:
 
 @pytest.mark.process
 @pytest.mark.parametrize("makes", ["os.makedirs('made', exist_ok=True)\nat = 'made/'", "at = ''"])
-def test_what_each_process_of_a_launcher_writes_is_saved(
+def test_files_of_every_process_of_a_launcher_are_saved(
     makes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "torchrun").write_text(TORCHRUN)

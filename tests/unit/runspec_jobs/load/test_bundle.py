@@ -99,7 +99,7 @@ def test_the_folder_may_be_named_by_a_link(folder: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "name, what", [("nowhere", "there is no file or folder"), ("file", "is not a folder")]
 )
-def test_what_is_no_folder_is_told(name: str, what: str, tmp_path: Path) -> None:
+def test_a_source_that_is_no_folder_is_refused(name: str, what: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     assert what in whats(tmp_path / name)[0]
@@ -116,7 +116,7 @@ def test_caches_and_checkouts_never_go_along(folder: Path) -> None:
 # --- ignore files ---
 
 
-def test_what_the_ignore_files_name_stays_here(folder: Path) -> None:
+def test_ignored_files_are_not_uploaded(folder: Path) -> None:
     made(folder, {".gitignore": "*.log\n/data/\n", ".runspecignore": "notes.txt\n"})
     made(folder, {"a.log": "", "data/x": "", "notes.txt": "", "lib/data/x": ""})
 
@@ -275,7 +275,7 @@ def test_patterns_mean_what_they_mean_to_git(lines: list[str], checkout: Path) -
     """.env .env.local prod.env .netrc .pypirc .npmrc id_rsa id_ed25519 id_rsa.bak id_work key.pem
     tls.key Credentials.json credentials vault.kdbx kaggle.json .git-credentials""".split(),
 )
-def test_what_looks_like_a_secret_is_refused(name: str, folder: Path) -> None:
+def test_a_file_that_looks_like_a_secret_is_refused(name: str, folder: Path) -> None:
     made(folder, {f"lib/{name}": "x"})
 
     assert problems(folder) == [
@@ -289,7 +289,7 @@ def test_what_looks_like_a_secret_is_refused(name: str, folder: Path) -> None:
 @pytest.mark.parametrize(
     "name", "id_rsa.pub .env.example environment.yml id_map.json keys.py monkey tokenizer".split()
 )
-def test_what_only_sounds_like_a_secret_is_taken(name: str) -> None:
+def test_a_file_that_only_sounds_like_a_secret_is_uploaded(name: str) -> None:
     assert not looks_secret(name, folder=False)
 
 
@@ -376,7 +376,9 @@ LINKS: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("target, what", LINKS.values(), ids=LINKS)
-def test_other_links_are_told(target: str, what: str, folder: Path, tmp_path: Path) -> None:
+def test_links_that_cannot_be_uploaded_are_reported(
+    target: str, what: str, folder: Path, tmp_path: Path
+) -> None:
     made(tmp_path, {"secret.txt": "", "code-2/x": ""})
     made(folder, {".git/config": "", "a.log": "", ".env": "", ".gitignore": "*.log\n.env\nfifo\n"})
     if target == ".env":
@@ -413,7 +415,7 @@ def test_pipes_and_sockets_are_told(folder: Path, monkeypatch: pytest.MonkeyPatc
         assert whats(folder) == ["these are neither files nor folders: 'sock', 'lib/fifo'"]
 
 
-def test_names_that_are_not_utf8_are_told(folder: Path) -> None:
+def test_names_that_are_not_utf8_are_refused(folder: Path) -> None:
     (folder / os.fsdecode(b"caf\xe9.txt")).write_text("")
     (folder / os.fsdecode(b"b\xe9")).mkdir()
     (folder / "\x1b[31m.txt").write_text("")
@@ -445,7 +447,7 @@ def as_nobody() -> Iterator[None]:
         os.seteuid(0)
 
 
-def test_what_cannot_be_read_is_told() -> None:
+def test_unreadable_files_are_reported() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = made(Path(name), {"open": "", "locked": "", "dir/x": "", "dir2/x": ""})
         os.chmod(folder, 0o755)

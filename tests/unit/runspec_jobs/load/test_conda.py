@@ -43,7 +43,7 @@ def test_clusters_alone_take_it_and_the_others_say_what_to_write(
 @pytest.mark.parametrize(
     "more", ["requirements: [x]", "build_constraints: [x]", 'python: ">=3.9"', "image: python:3.12"]
 )
-def test_what_the_file_has_is_in_no_other_field(job: Path, capsys: Capture, more: str) -> None:
+def test_conda_excludes_fields_that_its_file_has(job: Path, capsys: Capture, more: str) -> None:
     job.write_text(f"{HEAD}provider: slurm\ncontainer: {{conda: environment.yml, {more}}}\n")
 
     assert run(["validate", "job.yaml"]) == 2

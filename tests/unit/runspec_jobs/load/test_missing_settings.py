@@ -69,9 +69,7 @@ def test_a_profile_of_another_provider_is_named(provider: str, job: Path, capsys
     )
 
 
-def test_what_a_begun_profile_lacks_is_one_error_with_the_lines_to_add(
-    job: Path, capsys: Capture
-) -> None:
+def test_missing_settings_are_one_error_with_the_lines_to_add(job: Path, capsys: Capture) -> None:
     write(job, "azure-batch")
     Path("runspec-profile.yaml").write_text(
         "providers: {azure-batch: {max_nodes: 4, pool: mine}}\n"

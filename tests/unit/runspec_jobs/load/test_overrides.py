@@ -86,7 +86,7 @@ def test_the_record_of_a_run_reads_back_as_the_changed_spec() -> None:
     assert again.spec == job.spec
 
 
-def test_a_plan_changes_with_them_and_not_without() -> None:
+def test_overrides_change_the_plan() -> None:
     plain, same = (api.plan(loaded()).digest for _ in range(2))
 
     assert plain == same == api.plan(loaded("env.N=3")).digest
@@ -149,7 +149,7 @@ def test_words_after_the_dashes_are_not_blamed_for_those_of_the_file(capsys: Cap
         ),
     ],
 )
-def test_what_is_wrong_around_a_setting_is_told_with_the_option(
+def test_a_mistake_around_an_override_names_the_option(
     setting: str, told: str, capsys: Capture
 ) -> None:
     """The mapping around it is in no line of the file."""

@@ -234,7 +234,7 @@ def test_every_mistake_in_a_pool_is_told_where_it_is_once(name: str) -> None:
         ("{night: {pools: {}}}", "providers.slurm.pools.night.pools"),
     ],
 )
-def test_what_is_no_pool_is_told(pools: str, where: str) -> None:
+def test_a_wrong_pool_in_the_profile_is_reported(pools: str, where: str) -> None:
     _, _, in_profile = found(POOLED, f"providers: {{slurm: {{pools: {pools}}}}}\n")
 
     assert [told.partition(":")[0] for told in in_profile] == [where]

@@ -88,7 +88,7 @@ def test_no_interpreter_of_a_job_file_is_run(checkout: Checkout) -> None:
         ("slurm", "sbatch: [--container-mounts=/]"),
     ],
 )
-def test_no_verb_takes_such_a_setting_from_a_job_file(
+def test_no_verb_takes_settings_of_the_user_from_a_job_file(
     checkout: Checkout, capsys: pytest.CaptureFixture[str], verb: str, provider: str, setting: str
 ) -> None:
     text = (
@@ -267,7 +267,7 @@ def test_validate_needs_no_trust_and_does_not_read_the_profile(checkout: Checkou
     assert run(["validate", checkout.spec(LOCAL + "command: [echo]\n")]) == 0
 
 
-def test_what_is_trusted_is_listed_and_taken_back(
+def test_trusted_profiles_are_listed_and_revoked(
     checkout: Checkout, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checkout.profile.write_text("providers: {local: {root: ~/elsewhere}}\n")
@@ -295,7 +295,7 @@ def test_trust_says_what_it_lets_the_file_set(
     assert "local: root" in said and "grace" not in said
 
 
-def test_what_is_trusted_is_written_for_the_owner_alone(checkout: Checkout) -> None:
+def test_the_list_of_trusted_profiles_is_private(checkout: Checkout) -> None:
     checkout.profile.write_text("providers: {local: {root: ~/elsewhere}}\n")
     run(["trust"])
 
@@ -317,7 +317,7 @@ def test_a_damaged_list_trusts_nothing(
     assert str(path) in capsys.readouterr().err
 
 
-def test_what_is_no_profile_is_not_trusted(checkout: Checkout) -> None:
+def test_an_invalid_profile_cannot_be_trusted(checkout: Checkout) -> None:
     checkout.profile.write_text("providers: [\n")
 
     assert run(["trust"]) == REFUSED

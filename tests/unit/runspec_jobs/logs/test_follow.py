@@ -122,7 +122,7 @@ def test_follow_ends_if_this_machine_cannot_write_a_line(exc: RunspecError) -> N
     assert told == []
 
 
-def test_what_is_printed_just_before_the_end_is_not_lost() -> None:
+def test_lines_printed_just_before_the_end_are_shown() -> None:
     assert followed([b"first\n", b"last, without an end of line"]) == [
         b"first",
         b"last, without an end of line",
@@ -138,7 +138,7 @@ def test_a_line_that_is_too_long_is_never_cut_in_a_character(text: str) -> None:
     assert "".join(part.decode() for part in shown) == text.replace("\n", "n")
 
 
-def test_what_is_no_utf_8_is_shown_as_it_is() -> None:
+def test_bytes_that_are_not_utf8_are_shown_unchanged() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(follow, "LINE_BYTES", 5)
         shown = followed([b"\xff\x80\x80\x80\x80\x80\xe6\x97"])
@@ -333,7 +333,7 @@ def test_questions_that_take_a_minute_each_do_not_space_the_next_by_ten() -> Non
 @pytest.mark.parametrize(
     "failure", [CredentialsError("expired"), RemoteError("no"), Conflict("another")]
 )
-def test_what_does_not_pass_by_itself_ends_the_following(failure: RunspecError) -> None:
+def test_a_permanent_error_ends_following(failure: RunspecError) -> None:
     with pytest.raises(type(failure)):
         follow_down(Down(failure))
 

@@ -51,7 +51,7 @@ def test_each_number_is_heard_and_the_best_task_is_kept_once(
     assert (found["name"], found["task"], found["value"]) == ("loss", 1, 1.0)
 
 
-def test_without_a_number_nothing_is_kept(kept: journal.Journal) -> None:
+def test_a_log_without_a_number_records_no_metric(kept: journal.Journal) -> None:
     with metric_watch.watch_metric(LOSS, None, lambda *_: None) as watch:
         read(watch, (0, b"hello"))
         watch.keep(kept)

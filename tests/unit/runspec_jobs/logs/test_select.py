@@ -158,7 +158,9 @@ def in_a_thread(grep: str, *texts: str) -> tuple[list[UsageError], list[str]]:
         ),
     ],
 )
-def test_what_cannot_be_chosen_by_is_refused(tail: int | None, grep: str | None, what: str) -> None:
+def test_a_wrong_tail_or_expression_is_refused(
+    tail: int | None, grep: str | None, what: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         Selection(tail, grep)
 

@@ -172,7 +172,7 @@ def test_for_one_price_the_newer_and_larger_machine_is_first() -> None:
     assert names(MachineRequest(), small, large) == ["m7.y", "m7.x"]
 
 
-def test_what_a_region_does_not_sell_is_not_chosen() -> None:
+def test_machines_that_a_region_lacks_are_not_chosen() -> None:
     both = machine("a.x", prices=("1", ""))
     catalogue = Catalogue("1", ("here", "there"), (both,))
 

@@ -126,7 +126,7 @@ def test_words_that_are_neither_codes_nor_terms_are_those_of_messages(capsys: Ca
 @pytest.mark.parametrize(
     ("asked", "hint"), [("lese", "did you mean 'lease'?"), ("0815", "name an exit code, a state")]
 )
-def test_what_nothing_explains_is_an_error(asked: str, hint: str, capsys: Capture) -> None:
+def test_explain_refuses_an_unknown_word(asked: str, hint: str, capsys: Capture) -> None:
     assert run(["explain", asked]) == 2
 
     printed = capsys.readouterr()

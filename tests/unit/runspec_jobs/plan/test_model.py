@@ -66,7 +66,7 @@ def test_a_step_that_came_or_went_is_one_difference() -> None:
     assert [c.path for c in diff.find_differences(whole, short)] == ["job"]
 
 
-def test_what_was_not_known_is_put_in_wherever_it_stands() -> None:
+def test_placeholders_are_filled_wherever_they_are() -> None:
     value = {"a": [{"$ref": "queue.arn"}], "b": {"$secret": "env:X"}, "c": {"$ref": 3}}
 
     filled = model.fill(value, {"$ref": {"queue.arn": "arn:1"}, "$secret": {"env:X": "s"}})

@@ -47,7 +47,7 @@ def derived(text: str) -> tuple[Spec, Spec]:
     return spec, found
 
 
-def test_it_runs_on_the_same_in_the_same_and_is_one_task() -> None:
+def test_a_smoke_test_keeps_the_machines_and_the_environment_of_its_job() -> None:
     spec, found = derived(HEAD + ODD)
 
     assert (found.name, found.command) == ("job-smoke", spec.smoke)
@@ -76,7 +76,7 @@ def test_every_spec_can_have_one(name: str) -> None:
     assert found.timeout == min(1800, spec.timeout or 1800)
 
 
-def test_one_of_an_elastic_job_is_on_as_many_nodes_as_there_may_be() -> None:
+def test_a_smoke_test_of_an_elastic_job_uses_the_maximum_of_nodes() -> None:
     _, found = derived(
         HEAD + "cluster: {nodes: {min: 1, max: 3}, cpus: 2}\ncommand: [a]\nsmoke: [b]\n"
     )
@@ -84,7 +84,7 @@ def test_one_of_an_elastic_job_is_on_as_many_nodes_as_there_may_be() -> None:
     assert (found.cluster.nodes.min, found.cluster.nodes.max, found.cluster.cpus) == (3, 3, 2)
 
 
-def test_what_was_a_word_stays_one() -> None:
+def test_text_stays_text_when_it_is_written_and_read_again() -> None:
     """Text that is read again is what it was: no number becomes a word, and no word a number."""
     value = {"a": Text("010"), "b": Text("010", plain=False), "c": [Text("~"), Text("x: y # z")]}
 
@@ -98,7 +98,7 @@ def test_what_was_a_word_stays_one() -> None:
 SEATS = [Seat("10.0.0.1", 40213, ""), Seat("10.0.0.2", 40214, "")]
 
 
-def test_what_the_agent_prints_says_who_cannot_talk(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_log_of_a_smoke_test_names_unreached_nodes(capfd: pytest.CaptureFixture[str]) -> None:
     connectivity.say(SEATS, {1: {0: "timed out"}}, 1, "the security group")
     err = capfd.readouterr().err
 
@@ -207,7 +207,7 @@ def test_a_spec_without_one_is_told_so(
     assert run_record.list_all() == []
 
 
-def test_it_can_be_planned(
+def test_plan_smoke_plans_the_smoke_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     path = write(tmp_path, monkeypatch, ":", "cluster: {nodes: 2}\n")

@@ -30,7 +30,7 @@ def wrong_with(provider: str, **fields: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("provider", ["local", "slurm", "parallelcluster"])
-def test_what_the_job_has_an_identity_for_is_accepted(provider: str) -> None:
+def test_a_foreign_store_is_accepted_with_an_identity(provider: str) -> None:
     az = "az://lab/data/x"
     assert problems(provider, source="s3://lab-data/x y/é") == []
     assert problems(provider, source=az, anonymous=True) == []

@@ -121,7 +121,7 @@ def test_a_secret_of_a_script_is_named_and_its_value_is_gone() -> None:
     assert list_losses(imported) == []
 
 
-def test_what_is_not_valid_in_a_spec_is_left_out_and_listed() -> None:
+def test_invalid_values_of_an_import_are_left_out_and_listed() -> None:
     notes = Notes("a.yaml")
     draft = Draft("a", "local", notes)
     draft.container["image"] = "a b"

@@ -53,7 +53,7 @@ def test_an_object_of_known_size_can_be_sought_in() -> None:
         RangedReader(Ranges().read).seek(0)
 
 
-def test_what_a_body_raises_is_translated_and_the_body_is_closed() -> None:
+def test_errors_of_a_body_are_translated_and_close_it() -> None:
     body = io.BytesIO(CONTENT)
 
     @contextlib.contextmanager

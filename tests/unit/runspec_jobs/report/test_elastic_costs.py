@@ -47,7 +47,7 @@ def test_where_nobody_came_or_went_the_reason_is_told() -> None:
     assert "3 to 3 nodes: the program of 10.0.0.1 ended with 1;" in lines(START, failed)[-1]
 
 
-def test_what_no_step_followed_is_counted_with_the_next_change() -> None:
+def test_a_change_without_a_step_is_counted_with_the_next_one() -> None:
     """Its seconds are among those of the next one: so it is neither unknown nor counted twice."""
     found = elastic_costs.sum_costs([START, JOINED, LOST, NO_STEP, AFTER])
 
@@ -55,7 +55,7 @@ def test_what_no_step_followed_is_counted_with_the_next_change() -> None:
     assert "without a step: with the next one's" in lines(START, NO_STEP, AFTER)[2]
 
 
-def test_what_nobody_knows_is_said_and_is_no_zero() -> None:
+def test_unknown_costs_are_shown_as_unknown() -> None:
     assert elastic_costs.sum_costs([START, NO_STEP])[1:] == (None, 3, None, 3, True)
     assert lines(START, NO_STEP)[0].endswith(
         "without a step: not known; steps done again: not known"
@@ -91,7 +91,7 @@ def test_a_program_that_tells_no_steps_has_seconds_alone() -> None:
     ) == elastic_costs.Total(2, 9.0, 0, None, 2, True)
 
 
-def test_what_was_noted_before_the_end_is_a_bound() -> None:
+def test_costs_recorded_before_the_end_are_bounds() -> None:
     assert lines(START, NOTED)[-1].endswith(
         "without a step: at most 6 s; steps done again: at least 2"
     )
@@ -121,7 +121,7 @@ def test_a_job_that_stays_as_it_began_has_no_changes() -> None:
     assert lines() == []
 
 
-def test_of_many_the_last_ones_are_told_and_the_sum_is_of_all() -> None:
+def test_only_the_last_changes_are_listed_and_all_are_summed() -> None:
     found = [START, *(JOINED._replace(generation=n) for n in range(2, 52))]
 
     told = lines(*found, most=3)
@@ -178,7 +178,7 @@ def test_records_are_read_in_order() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b'{"generation": 2}'])
-def test_what_is_no_record_is_not_passed_over(content: bytes) -> None:
+def test_an_unreadable_record_of_a_change_is_an_error(content: bytes) -> None:
     """A sum without it would be wrong, and nobody would know."""
     with pytest.raises(RemoteError, match="the record of a change cannot be read"):
         changes_of([(0, record(1)), (0, content)])

@@ -130,7 +130,7 @@ def test_no_text_breaks_a_reader(reader: Any, lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("take", "value"), [("last", 2.0), ("best", 9.0), ("median", 3.0)])
-def test_of_many_matches_one_counts(take: str, value: float) -> None:
+def test_take_chooses_one_of_many_matches(take: str, value: float) -> None:
     lines = ["loss=3 loss=100", "nothing", "loss=9", "loss=2"]
 
     found = measure_text(metric(pattern="loss=([0-9]+)", take=take), lines)

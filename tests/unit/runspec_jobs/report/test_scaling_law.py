@@ -91,7 +91,7 @@ def test_a_report_says_what_its_figures_are_of() -> None:
     assert "a = 0.01105" in told["law"] and "parallel part 98.895%" in told["law"]
 
 
-def test_what_nobody_has_said_is_told_as_such() -> None:
+def test_facts_that_nobody_gave_are_shown_as_not_said() -> None:
     told = dict(list_scaling_facts(make_report(series((1, 10)), Asked())))
 
     assert (told["batch"], told["data"], told["software"]) == ("not said",) * 3

@@ -56,7 +56,7 @@ SWEPT = job("search", sweep={"lr": ["1", "2"]}, metric=METRIC)
         ((job("a"), job("b", "run://earlier-7k2m9p/data")), []),
     ],
 )
-def test_what_jobs_need_exists(specs: tuple[Spec, ...], found: list[str]) -> None:
+def test_a_chain_refuses_needs_that_do_not_exist(specs: tuple[Spec, ...], found: list[str]) -> None:
     assert problems(*specs) == found
 
 

@@ -89,7 +89,7 @@ def test_every_field_of_every_provider_is_marked(name: str) -> None:
         (3, []),
     ],
 )
-def test_what_is_of_the_user_is_found_wherever_it_stands(settings: Any, found: list[Any]) -> None:
+def test_user_settings_are_found_at_any_depth(settings: Any, found: list[Any]) -> None:
     assert list(find_user_settings(Marked, settings)) == found
 
 

@@ -229,7 +229,7 @@ HINTED = re.compile(r"write ([a-z_]+: (?:\{.*\}|\[.*\]|[a-z0-9]+))(?:$|, |: )")
 
 
 @pytest.mark.parametrize("hint", sorted({*peer_words.WORDS.values()}))
-def test_what_a_hint_says_to_write_is_a_valid_field(hint: str) -> None:
+def test_hints_name_valid_fields(hint: str) -> None:
     written = HINTED.match(hint)
     if written is None or re.search("NAME|REPOSITORY", written[1]):
         assert not hint.startswith("write cluster")

@@ -36,13 +36,13 @@ def spec(text: str) -> Spec:
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_what_is_right_is_right_for_the_models_and_for_the_schema(name: str) -> None:
+def test_valid_specs_pass_the_models_and_the_schema(name: str) -> None:
     assert problems(GOOD[name]) == []
     jsonschema.Draft7Validator(SCHEMA).validate(resolve(reader.read(GOOD[name]).value))
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_wrong_is_told_once_at_its_place(name: str) -> None:
+def test_a_mistake_is_reported_once_at_its_field(name: str) -> None:
     found = problems(BAD[name].text)
 
     assert [format_path(p.path) for p in found] == [BAD[name].path]
@@ -380,7 +380,7 @@ def test_ports_have_names(given: str, wanted: dict[str, int]) -> None:
         (str(list(range(1, 18))), "17 ports, and a job has 16 at most"),
     ],
 )
-def test_what_is_no_port_is_refused(given: str, what: str) -> None:
+def test_a_wrong_port_is_refused(given: str, what: str) -> None:
     _, problems = parse_ports(given)
 
     assert [problem.what for problem in problems] == [what]

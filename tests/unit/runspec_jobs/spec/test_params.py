@@ -79,7 +79,9 @@ def test_a_field_has_the_value_with_its_type(field: str, wanted: tuple[str, Any]
         ("smoke:\n- sh\n- -c\n- echo ${params.x}\n", "there is no 'x' in params", (8, 3)),
     ],
 )
-def test_what_is_wrong_has_its_place(wrong: str, what: str, place: tuple[int, int]) -> None:
+def test_a_wrong_parameter_is_reported_at_its_place(
+    wrong: str, what: str, place: tuple[int, int]
+) -> None:
     assert complain(f"{PARAMS}{wrong}command: [a]\n")[0] == (what, *place)
 
 

@@ -75,7 +75,7 @@ NO_SPECIFIERS = ["banana", "3.x", ">=3.9 <3.12", "<3.12,", "/bin/sh", "=3", "~=3
 
 
 @pytest.mark.parametrize("specifier", ["", *NO_SPECIFIERS])
-def test_what_is_no_specifier_is_told(specifier: str) -> None:
+def test_a_wrong_version_specifier_is_refused(specifier: str) -> None:
     with pytest.raises(UsageError, match="is not a version specifier") as told:
         python_fits("3.11.7", specifier)
 

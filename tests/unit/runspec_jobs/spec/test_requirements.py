@@ -98,18 +98,18 @@ def test_every_kind_of_requirement_is_taken(line: str) -> None:
         ("six[a b]", "'six[a b]' is not a requirement: "),
     ],
 )
-def test_what_is_no_requirement_is_told_with_its_line(line: str, what: str) -> None:
+def test_a_wrong_requirement_is_reported_with_its_line(line: str, what: str) -> None:
     assert diagnostic(f"six\n{line}\n").startswith(f"line 2: {what}")
 
 
-def test_a_way_out_is_told() -> None:
+def test_a_single_equals_sign_gets_a_hint() -> None:
     with pytest.raises(UsageError) as told:
         list_requirements("numpy=1.26")
 
     assert told.value.hint == "write numpy==1.26"
 
 
-def test_all_bad_lines_are_told_at_once() -> None:
+def test_all_wrong_requirements_are_reported_at_once() -> None:
     """A line that is continued is told where it begins."""
     with pytest.raises(RequirementsError) as told:
         list_requirements("six\n-r a\n\n./b \\\n  \\\n\n-e c\n")

@@ -49,7 +49,7 @@ def test_lists_that_go_together_are_one_part_of_the_product() -> None:
     ]
 
 
-def test_what_is_drawn_is_the_same_today_and_in_ten_years() -> None:
+def test_draws_of_a_seed_never_change() -> None:
     assert [tuple(task.values()) for task in draws(RANDOM)] == [
         ("0.0021335274662541105", "0.04103065384959899", "3", "adam"),
         ("0.004221973032890281", "0.4256097691837079", "2", "sgd"),
@@ -57,7 +57,7 @@ def test_what_is_drawn_is_the_same_today_and_in_ten_years() -> None:
     ]
 
 
-def test_what_is_drawn_can_be_worked_out_by_hand() -> None:
+def test_draws_follow_the_documented_formula() -> None:
     """By the digest and the formula of the module."""
     digest = hashlib.sha256(b"runspec-draw/v1 7 2 lr 0").digest()
     share = int.from_bytes(digest[:8], "big") / 2**64
@@ -65,7 +65,7 @@ def test_what_is_drawn_can_be_worked_out_by_hand() -> None:
     assert math.isclose(float(draws(RANDOM)[2]["lr"]), 1e-5 * 1e4**share)
 
 
-def test_what_was_drawn_stays_when_more_is_drawn() -> None:
+def test_more_trials_keep_the_earlier_draws() -> None:
     fewer = draws("{trials: 2, seed: 7, draw: {lr: {log_uniform: [1e-5, 1e-1]}}}")
 
     more = draws(RANDOM)

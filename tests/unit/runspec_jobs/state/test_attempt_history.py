@@ -66,7 +66,7 @@ def test_outcomes_are_told_from_the_attempts_of_a_node() -> None:
     ]
 
 
-def test_what_a_service_forgets_stays() -> None:
+def test_attempts_that_a_service_forgets_are_kept() -> None:
     node = NodeStatus(0, 0, 2, State.RUNNING, attempts=(Attempt(1, None, reclaimed=True),))
 
     found = merge_spans([RUNNING], status(State.RUNNING, node), 30.0)
@@ -144,7 +144,7 @@ def test_following_writes_when_something_changes_and_else_now_and_then(
     assert len(record.read_memory().attempts) == 2
 
 
-def test_a_look_waits_for_nobody_who_is_at_work_on_the_run(record: Record) -> None:
+def test_recording_attempts_does_not_wait_for_the_lock_of_the_run(record: Record) -> None:
     running = status(State.RUNNING, NodeStatus(0, 0, 1, State.RUNNING, began_s=50.0))
 
     with record.open_journal():

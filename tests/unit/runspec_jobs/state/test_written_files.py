@@ -121,7 +121,7 @@ def test_a_mount_of_a_folder_with_the_outputs_of_another_run_has_them(
     assert bundle(folder / "pretrained", spec="job").source.files == 0
 
 
-def test_what_was_fetched_into_a_named_folder_is_told_and_can_be_taken(folder: Path) -> None:
+def test_files_fetched_into_a_mounted_folder_get_a_note(folder: Path) -> None:
     text = """
 apiVersion: runspec/v1
 name: next
@@ -367,7 +367,7 @@ def test_the_next_fetch_into_a_folder_removes_what_a_killed_one_left_and_nothing
 
 
 @pytest.mark.process
-def test_what_a_killed_fetch_has_brought_is_runspecs_own_until_somebody_changes_it(
+def test_files_of_a_killed_fetch_are_not_uploaded_until_changed(
     folder: Path, half_fetched: Path
 ) -> None:
     for part in parts(half_fetched):

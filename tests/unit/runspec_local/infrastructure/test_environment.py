@@ -29,7 +29,7 @@ pytestmark = pytest.mark.process
 # --- which Python ---
 
 
-def test_what_is_no_specifier_is_told() -> None:
+def test_a_wrong_version_specifier_is_refused() -> None:
     with pytest.raises(UsageError, match="is not a version specifier"):
         find_python("uv", "banana")
 
@@ -114,7 +114,9 @@ def test_the_real_uv_lists_what_is_here() -> None:
     assert pythons.installed_pythons(find_uv())
 
 
-def test_without_uv_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_uv_gets_the_command_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "uv", None)
     monkeypatch.setenv("PATH", "/nonexistent")
 
@@ -297,7 +299,7 @@ def test_building_again_does_nothing(
         pytest.param("no python", marks=pytest.mark.slow),
     ],
 )
-def test_what_is_not_whole_is_built_anew(broken: str, index: Index, target: Path) -> None:
+def test_an_incomplete_environment_is_built_again(broken: str, index: Index, target: Path) -> None:
     index.wheel("alpha")
     build_environment(target, ["alpha"], [], sys.executable)
     (target / "left-over").write_text("")
@@ -478,7 +480,7 @@ def test_after_a_failure_it_can_be_built(index: Index, target: Path) -> None:
     assert works(target, "alpha")
 
 
-def test_a_place_that_cannot_be_written_is_told(index: Index, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error(index: Index, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(RemoteError, match="cannot build the environment at"):

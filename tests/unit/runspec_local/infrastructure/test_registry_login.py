@@ -66,7 +66,7 @@ def test_docker_without_a_context_has_the_login_alone(
     assert found == {"auths": AUTHS}
 
 
-def test_what_a_killed_process_left_is_deleted_by_the_next_pull(tmp_path: Path) -> None:
+def test_the_next_pull_deletes_logins_of_a_killed_process(tmp_path: Path) -> None:
     left = tmp_path / f"login-{os.getpid()}-1-abc"  # a process that had this id before
     left.mkdir()
     (left / "config.json").write_text("hush")

@@ -78,13 +78,13 @@ def test_a_path_of_the_spec_is_one_of_the_node_and_none_of_the_machine(folder: P
     assert not os.path.lexists(TOP) and TOP not in Path("/proc/self/mountinfo").read_text()
 
 
-def test_all_else_is_where_it_was(folder: Path) -> None:
+def test_a_namespace_changes_no_other_folder(folder: Path) -> None:
     code, printed = started(folder, "ls -A / && echo > /dev/null")
 
     assert (code, sorted(printed.split())) == (0, sorted([*os.listdir("/"), TOP[1:]]))
 
 
-def test_nothing_can_be_lost_at_the_root(folder: Path) -> None:
+def test_the_root_of_a_namespace_is_read_only(folder: Path) -> None:
     """Its new root is gone with the last process of the node."""
     code, printed = started(folder, "mkdir /runspec-lost")
 

@@ -58,7 +58,7 @@ def test_a_node_has_its_own_copy_of_a_folder(
     assert not os.path.samestat((mine / "run").stat(), (blob / "bin/run").stat())
 
 
-def test_half_a_copy_is_made_anew_and_a_whole_one_stays(tmp_path: Path, blob: Path) -> None:
+def test_an_incomplete_copy_of_a_mount_is_made_again(tmp_path: Path, blob: Path) -> None:
     node = Node(job(tmp_path, mounts=[mount(blob, read_only=True)]), 0, 0, 1)
     left = node.folder / "job/.new-code"
     left.mkdir(parents=True)

@@ -98,7 +98,7 @@ def test_a_run_is_its_owners_alone(world: World, tmp_path: Path) -> None:
     assert int((tmp_path / "umask").read_text(), 8) == mask
 
 
-def test_what_a_shell_has_started_saves_after_a_cancel(world: World) -> None:
+def test_a_program_below_a_shell_saves_after_cancel(world: World) -> None:
     """The shell itself ends at once, because it waits for the program in the foreground."""
     saving = """trap 'sleep 0.7; echo kept > "$RUNSPEC_OUTPUT_O/x"; exit' TERM; echo on; sleep 60 & wait"""
     outputs = [{"name": "o", "path": "/job/o", "sync_s": None}]
@@ -122,7 +122,7 @@ def test_an_output_has_the_files_that_its_patterns_name(world: World) -> None:
     assert [file.path for file in world.client.outputs(RUN)] == ["new.pt"]
 
 
-def test_what_a_node_leaves_behind_ends_with_it(world: World, tmp_path: Path) -> None:
+def test_background_processes_end_with_their_node(world: World, tmp_path: Path) -> None:
     world.start(f"sleep 600 & echo $! > {tmp_path}/pid")
 
     until(lambda: world.state is State.SUCCEEDED)
@@ -167,9 +167,7 @@ def test_the_supervisor_listens_while_it_saves(world: World, tmp_path: Path) -> 
     assert [file.path for file in world.client.outputs(RUN)] == ["a"]
 
 
-def test_what_saves_meanwhile_is_started_anew_when_it_is_killed(
-    world: World, tmp_path: Path
-) -> None:
+def test_a_killed_saver_is_started_again(world: World, tmp_path: Path) -> None:
     """For want of memory, say; not without end, and the last save is made in any case."""
     outputs = [{"name": "out", "path": "/out", "sync_s": 0.1}]
     script = (
@@ -288,7 +286,7 @@ def test_an_engine_that_hangs_is_told(
         world.client.find(Step("image", "get it", Scope.SITE, request))
 
 
-def test_what_the_file_system_refuses_to_cancel_is_told(
+def test_cancel_reports_a_refusal_of_the_file_system(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.folder.mkdir(parents=True)

@@ -70,7 +70,7 @@ def told(capsys: Capture, *words: str, code: int = 0) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_all_of_an_older_versions_runs_are_listed(home: Path, capsys: Capture) -> None:
+def test_runs_of_an_older_version_are_listed(home: Path, capsys: Capture) -> None:
     rows = {row["name"]: row for row in told(capsys, "list", "--all")["runs"]}
 
     states = {name: row["state"] for name, row in rows.items()}
@@ -116,14 +116,14 @@ def test_how_a_run_has_ended_is_told_as_then(home: Path, capsys: Capture, name: 
 
 
 @pytest.mark.parametrize("name", ENDED)
-def test_what_a_run_printed_is_shown(home: Path, capsys: Capture, name: str) -> None:
+def test_logs_of_an_older_version_are_shown(home: Path, capsys: Capture, name: str) -> None:
     assert run(["logs", name]) == 0
     if name != "elastic":
         assert f"hello from {run_of(name)}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", [*ENDED, "running"])
-def test_what_a_run_saved_is_fetched(home: Path, tmp_path: Path, name: str) -> None:
+def test_outputs_of_an_older_version_are_fetched(home: Path, tmp_path: Path, name: str) -> None:
     assert run(["fetch", name, "here"]) == 0
 
     files = {

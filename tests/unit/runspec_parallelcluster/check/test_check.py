@@ -126,7 +126,7 @@ def test_file_systems_that_cannot_be_made_are_refused(settings: dict[str, Any], 
         {"queues": {"gpu": {"instance_types": ["g5.xlarge"]}, "cpu": CPU}, "queue": "cpu"},
     ],
 )  # fmt: skip
-def test_what_the_service_takes_is_no_problem(settings: dict[str, Any]) -> None:
+def test_settings_that_the_service_accepts_have_no_problem(settings: dict[str, Any]) -> None:
     assert problems(spec(), **settings) == []
 
 
@@ -159,7 +159,7 @@ def test_a_graviton_head_node_has_graviton_machines_and_a_note_about_the_image()
     assert "the machines are arm64 (Graviton)" in "\n".join(p.what for p in notes)
 
 
-def test_what_a_faster_disk_costs_is_said() -> None:
+def test_a_faster_disk_gets_a_note_about_its_cost() -> None:
     wanted = spec(cluster={"disk": {"tier": "best"}})
 
     (note,) = [p for p in problems(wanted, severity="note") if p.path[-1] == "tier"]
@@ -195,7 +195,7 @@ def test_a_problem_of_the_profile_is_one_of_the_provider() -> None:
     assert only(spec(), **queue(min_count=5, max_count=4)).startswith("provider: ")
 
 
-def test_what_the_schema_of_the_library_says_is_told_with_its_field() -> None:
+def test_problems_of_the_librarys_schema_name_their_field() -> None:
     said = {"version": "3.16.1", "problems": [["HeadNode.Ssh.KeyName", "Not a valid string."]]}
 
     (found,) = problems(spec(), survey={"schema": said})
@@ -203,13 +203,13 @@ def test_what_the_schema_of_the_library_says_is_told_with_its_field() -> None:
     assert "3.16.1: HeadNode.Ssh.KeyName: Not a valid string." in found.what
 
 
-def test_it_is_said_when_the_schema_was_not_asked() -> None:
+def test_an_unchecked_schema_gets_a_note() -> None:
     found = problems(spec(), "note", survey={})
 
     assert any("was not checked" in note.what for note in found)
 
 
-def test_of_a_cluster_that_is_there_nothing_is_asked() -> None:
+def test_an_existing_cluster_needs_no_other_settings() -> None:
     assert problems(spec(), manage=False, region=None, key_pair=None, host="192.0.2.1") == []
 
 
@@ -234,6 +234,6 @@ def test_a_cluster_that_is_there_has_a_name_or_an_address() -> None:
         {"queues": {"cpu": {"capacity": "low"}}},
     ],
 )
-def test_words_that_are_no_such_thing_are_refused_when_they_are_read(wrong: dict[str, Any]) -> None:
+def test_malformed_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         options(**wrong)

@@ -247,7 +247,9 @@ def test_terminating_takes_machines_out_while_others_run(said: dict[str, Any], n
     assert kind(said[f"{name}, terminated"]) == "may", said[f"{name}, terminated"]
 
 
-def test_what_wants_the_fleet_to_stop_is_taken_when_it_has(said: dict[str, Any]) -> None:
+def test_a_change_that_needs_a_stopped_fleet_is_accepted_after_stopping(
+    said: dict[str, Any],
+) -> None:
     changed = {change["parameter"] for change in said["update"]["changeSet"]}
 
     assert "Scheduling.SlurmQueues[cpu].ComputeResources" in changed, said["update"]

@@ -96,7 +96,7 @@ def test_the_schema_of_the_library_takes_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_the_schema_refuses_is_told_with_its_field(name: str) -> None:
+def test_the_schema_names_the_wrong_field(name: str) -> None:
     text = "\n".join(": ".join(pair) for pair in said()[f"wrong {name}"])
 
     assert WRONG[name][1] in text

@@ -23,7 +23,7 @@ def test_every_pin_has_a_hash_and_no_address() -> None:
     assert "://" not in text
 
 
-def test_what_is_there_whole_is_not_made_again(
+def test_a_complete_installation_is_used_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "there"
@@ -35,7 +35,9 @@ def test_what_is_there_whole_is_not_made_again(
     install.install(folder, lambda line: None)
 
 
-def test_half_of_it_is_none_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incomplete_installation_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever is cut off leaves no mark, and the next one begins anew."""
     folder, calls = tmp_path / "half", list[str]()
 
@@ -58,7 +60,9 @@ def test_half_of_it_is_none_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.process
-def test_what_uv_says_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_uv_is_shown_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     uv = tmp_path / "uv"
     uv.write_text("#!/bin/sh\necho 'error: no route to the index' >&2\nexit 2\n")
     uv.chmod(0o755)
@@ -71,7 +75,7 @@ def test_what_uv_says_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
-def test_it_is_installed_and_answers(tmp_path: Path) -> None:
+def test_the_installed_library_checks_a_configuration(tmp_path: Path) -> None:
     need("node")
     told: list[str] = []
 

@@ -67,7 +67,7 @@ def test_an_answer_is_the_json_that_it_prints(program: Program) -> None:
 
 
 @pytest.mark.process
-def test_what_others_print_before_it_is_no_part_of_the_answer(program: Program) -> None:
+def test_output_before_the_json_of_pcluster_is_skipped(program: Program) -> None:
     program.does('echo "!! Node 20 has reached {end}-of-life"; echo "{ old }"; echo \'{"a": 1}\'')
 
     assert client().run("describe-cluster", "x") == {"a": 1}
@@ -129,7 +129,7 @@ def test_each_way_to_say_no_means_one_thing(
     assert getattr(caught.value, "transient", False) is transient
 
 
-def test_what_validators_say_is_told_and_their_warnings_are_not() -> None:
+def test_errors_of_validators_are_shown_and_warnings_are_not() -> None:
     wrong = [
         {"level": "ERROR", "type": "SubnetsValidator", "message": "no such subnet"},
         {"level": "WARNING", "type": "AmiValidator", "message": "hm"},
@@ -224,7 +224,7 @@ def test_our_own_is_taken_only_when_it_is_whole(monkeypatch: pytest.MonkeyPatch)
     assert install.find_pcluster(options()) == folder / "bin" / "pcluster"
 
 
-def test_without_node_it_is_said_before_anything_is_called(
+def test_a_missing_node_is_reported_before_pcluster_is_called(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (program.path.parent / "node").unlink()

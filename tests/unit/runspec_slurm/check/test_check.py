@@ -256,7 +256,7 @@ TOLD: dict[str, Row] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_a_cluster_cannot_do_is_an_error_with_a_way_out(name: str) -> None:
+def test_a_job_that_the_cluster_cannot_run_is_an_error_with_a_hint(name: str) -> None:
     fields, options, found, where, said = REFUSED[name]
     wanted = spec(**fields)
 
@@ -268,7 +268,7 @@ def test_what_a_cluster_cannot_do_is_an_error_with_a_way_out(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TOLD)
-def test_what_is_otherwise_than_one_may_think_is_a_note(name: str) -> None:
+def test_a_surprising_behavior_gets_a_note(name: str) -> None:
     fields, options, found, where, said = TOLD[name]
     wanted = spec(**fields)
 
@@ -288,7 +288,7 @@ def test_a_setting_of_the_spec_is_told_at_its_place_there() -> None:
     assert errors[0].hint == "did you mean 'gpu'?"
 
 
-def test_a_way_to_a_login_node_is_let_through() -> None:
+def test_ssh_options_for_a_login_node_are_accepted() -> None:
     wanted = spec()
     options = {
         "host": "me@h",
@@ -313,7 +313,7 @@ def test_an_option_that_is_not_ours_is_let_through(word: str) -> None:
     ] == []
 
 
-def test_of_a_cluster_that_nobody_has_asked_nothing_is_refused_for_its_size() -> None:
+def test_without_discovery_no_job_is_too_large() -> None:
     big = {
         "nodes": 1000,
         "cpus": 999,
@@ -327,7 +327,7 @@ def test_of_a_cluster_that_nobody_has_asked_nothing_is_refused_for_its_size() ->
     assert [p for p in problems(wanted, facts(wanted, {}, None)) if p.severity == "error"] == []
 
 
-def test_without_facts_nothing_is_said_that_the_profile_may_tell() -> None:
+def test_validate_reports_nothing_that_the_profile_may_settle() -> None:
     wanted = spec(secrets={"T": "t"}, container=IMAGE, cluster={"capacity": "spot"})
 
     assert problems(wanted, facts(wanted, {}, None)._replace(complete=False)) == []

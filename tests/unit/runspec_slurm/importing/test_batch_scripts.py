@@ -111,7 +111,7 @@ def test_an_option_becomes_a_setting_of_slurm(options: list[str], setting: str, 
     assert read(take(*options)).providers["slurm"][setting] == value
 
 
-def test_what_only_the_profile_may_have_is_written_there() -> None:
+def test_options_of_the_profile_alone_are_written_to_it() -> None:
     imported = take(
         "-A physics", "--mail-user=a@example.org", "-x ./hosts", "--exclusive=user", "--nice=5"
     )
@@ -143,7 +143,7 @@ def test_what_only_the_profile_may_have_is_written_there() -> None:
         ("--mem=lots", "train.sbatch:2: not imported: --mem=lots"),
     ],
 )
-def test_what_is_lost_is_named_with_its_line(option: str, line: str) -> None:
+def test_a_lost_option_is_named_with_its_line(option: str, line: str) -> None:
     imported = take(option)
 
     read(imported)
@@ -226,7 +226,7 @@ def test_the_value_of_a_secret_is_in_no_file_and_no_note() -> None:
     assert "zq81kmx0" not in str(imported) and "0123456789abcdef" not in str(imported)
 
 
-def test_what_a_spec_reads_as_a_placeholder_stays_as_it_is() -> None:
+def test_text_like_a_placeholder_is_escaped() -> None:
     assert "$${mounts.code} ${HOME}" in (
         read(take(body="awk '${mounts.code} ${HOME}'\n")).run or ""
     )

@@ -294,7 +294,7 @@ def test_a_shell_that_takes_the_only_session_is_given_up(desk: Desk) -> None:
     assert desk.way.run("echo hello").out == b"hello\n"
 
 
-def test_what_refuses_the_login_is_asked_once(desk: Desk) -> None:
+def test_a_refused_login_is_not_repeated(desk: Desk) -> None:
     desk.login_does('echo "a@b: Permission denied (publickey)." >&2; exit 255')
 
     with pytest.raises(Unavailable, match="Permission denied"):

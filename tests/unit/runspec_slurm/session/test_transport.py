@@ -58,14 +58,14 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Tran
     return made()
 
 
-def test_words_arrive_as_they_are(way: Transport) -> None:
+def test_arguments_arrive_unchanged(way: Transport) -> None:
     done = way.run('for w; do printf "%s\\0" "$w"; done', WORDS)
 
     assert done.out.decode().split("\0")[:-1] == WORDS
     assert (done.code, done.lost) == (0, False)
 
 
-def test_what_a_login_prints_of_its_own_is_no_answer(tmp_path: Path) -> None:
+def test_output_of_the_login_is_not_part_of_the_answer(tmp_path: Path) -> None:
     with login(tmp_path, says="Welcome, 7 news") as node, short_folder() as sockets:
         way = Ssh("127.0.0.1", (*node.options, "ControlPersist=no"), sockets)
 
@@ -89,7 +89,7 @@ def test_a_line_is_the_same_for_the_shell_of_every_login(shell: str) -> None:
     assert out.decode().split("\0")[:-1] == [*WORDS, "a!b", "\\\\"]
 
 
-def test_what_is_sent_arrives_byte_for_byte(way: Transport) -> None:
+def test_content_arrives_byte_for_byte(way: Transport) -> None:
     content = bytes(range(256)) * 8192  # more than a pipe holds, both ways
 
     done = way.run("cat", content=[content[:10], content[10:]])
@@ -109,7 +109,9 @@ def test_a_command_that_reads_nothing_may_end_before_all_is_sent(way: Transport)
     assert done.code == 3
 
 
-def test_what_takes_too_long_is_ended_with_all_it_started(way: Transport, tmp_path: Path) -> None:
+def test_a_command_that_takes_too_long_is_ended_with_its_children(
+    way: Transport, tmp_path: Path
+) -> None:
     place = str(tmp_path / "late")
 
     done = way.run('LATE="$1" sh -c "sleep 600; :"; :', [place], timeout_s=0.3)
@@ -127,7 +129,7 @@ def alive_with(word: str) -> bool:
     return bool(marked(word))
 
 
-def test_what_cannot_be_read_ends_the_command_and_is_told(way: Transport) -> None:
+def test_unreadable_content_ends_the_command(way: Transport) -> None:
     def content() -> Iterator[bytes]:
         yield b"half"
         raise Conflict("it has changed")
@@ -173,7 +175,9 @@ def test_a_connection_that_breaks_in_the_middle_is_no_answer(
         ("NoSuchOption=1", "Bad configuration option"),
     ],
 )
-def test_what_never_began_is_told_with_a_way_out(node: Login, option: str, says: str) -> None:
+def test_a_command_that_did_not_start_is_reported_with_a_hint(
+    node: Login, option: str, says: str
+) -> None:
     name = option.partition("=")[0]
     others = [other for other in node.options if other.partition("=")[0] != name]
 
@@ -193,7 +197,7 @@ def test_what_never_began_is_told_with_a_way_out(node: Login, option: str, says:
         "Host key verification failed for git.example",
     ],
 )
-def test_what_a_login_says_on_its_way_is_not_taken_for_a_command_that_never_began(
+def test_a_message_of_the_login_leaves_the_outcome_unknown(
     said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection was lost then: by sbatch a job may have been submitted."""
@@ -207,7 +211,7 @@ def test_what_a_login_says_on_its_way_is_not_taken_for_a_command_that_never_bega
     assert done.lost
 
 
-def test_nothing_of_a_host_is_an_option(node: Login) -> None:
+def test_a_host_is_never_read_as_an_option(node: Login) -> None:
     with short_folder() as sockets:
         argv = Ssh("login", ("Port=2222",), sockets).argv()
 
@@ -276,7 +280,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Ssh]]:
         yield made
 
 
-def test_what_a_login_prints_by_itself_is_no_answer_of_a_command(
+def test_a_banner_is_not_part_of_the_answer(
     fake: Callable[[str], Ssh],
 ) -> None:
     far = fake('echo "Welcome! 12 13"; echo; sh -c "$1"')

@@ -85,7 +85,9 @@ def called(store: WorkspaceStore) -> int:
 
 @pytest.mark.parametrize("old_s", [0, 3600])
 @pytest.mark.parametrize("gone", [(), ("claim", "last"), ("record.json",)])
-def test_a_look_sees_the_same(workspace: Path, gone: Sequence[str], old_s: float) -> None:
+def test_reading_locally_sees_what_a_command_sees(
+    workspace: Path, gone: Sequence[str], old_s: float
+) -> None:
     long_ago = time.time() - old_s
     os.utime(workspace / "runs/a-1/claim", (long_ago, long_ago))
     for name in gone:
@@ -99,7 +101,7 @@ def test_a_look_sees_the_same(workspace: Path, gone: Sequence[str], old_s: float
     assert (called(near), called(far)) == (0, 1)
 
 
-def test_ends_say_the_same(workspace: Path) -> None:
+def test_exit_records_read_locally_equal_those_of_a_command(workspace: Path) -> None:
     near, far = both(workspace)
     wanted = [AttemptKey(0, 1, 0), AttemptKey(0, 1, -1), AttemptKey(5, 1, -1)]
 
@@ -205,7 +207,7 @@ def test_a_home_is_that_of_the_shell(
     assert near.read("runs/a-1/record.json") == b"mine"
 
 
-def test_what_goes_wrong_is_told_by_the_command(workspace: Path) -> None:
+def test_errors_of_local_reads_are_left_to_the_command(workspace: Path) -> None:
     """It has the words for it, and the way out."""
     (workspace / "runs/a-1/claim").unlink()
     (workspace / "runs/a-1/claim").symlink_to("claim")
@@ -216,7 +218,7 @@ def test_what_goes_wrong_is_told_by_the_command(workspace: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["record.json", "ends"])
-def test_what_cannot_be_looked_at_is_not_taken_for_nothing(workspace: Path, name: str) -> None:
+def test_an_unreadable_file_does_not_count_as_missing(workspace: Path, name: str) -> None:
     """As where a file server gives no answer: a run would count as gone, or its end be overlooked."""
     place = workspace / "runs/a-1" / name
     place.rename(workspace / "elsewhere")
@@ -228,9 +230,7 @@ def test_what_cannot_be_looked_at_is_not_taken_for_nothing(workspace: Path, name
     assert called(near) == 1
 
 
-def test_a_look_that_took_a_minute_is_not_good_for_ten(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_poll_is_repeated_soon(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where a login node did not answer for a while: the end of a job is seen soon after."""
     now, way = [0.0], Way(near=False)
     store = WorkspaceStore(way, str(workspace), clock=timing.Clock(lambda: now[0]))
@@ -261,7 +261,7 @@ def ended(workspace: Path, *codes: int) -> SlurmClient:
     return client
 
 
-def test_who_has_noted_that_all_have_succeeded_is_asked_no_more(tmp_path: Path) -> None:
+def test_recorded_success_of_all_tasks_needs_no_request(tmp_path: Path) -> None:
     """Slurm says it later, when its epilog is over and it is asked next; a success is a task's last word."""
     client = ended(tmp_path, 0, 0)
 
@@ -274,7 +274,9 @@ def test_who_has_noted_that_all_have_succeeded_is_asked_no_more(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("codes", [(0,), (0, 3), (0, 75)])
-def test_who_has_not_is_asked_for_at_the_controller(tmp_path: Path, codes: Sequence[int]) -> None:
+def test_tasks_without_a_record_are_requested_at_the_controller(
+    tmp_path: Path, codes: Sequence[int]
+) -> None:
     client = ended(tmp_path, *codes)
 
     with pytest.raises(RunspecError, match="squeue"):

@@ -85,7 +85,7 @@ def test_a_home_of_another_odd_name_is_used(
     assert (home / ".runspec/runs/a-1/record.json").exists()
 
 
-def test_what_is_put_is_read_and_its_owners_alone(store: WorkspaceStore, root: Path) -> None:
+def test_put_files_are_read_back_and_private(store: WorkspaceStore, root: Path) -> None:
     store.put("runs/a-1/record.json", b"\0 {}\n'", beside="runs/a-1/logs")
 
     assert store.read("runs", "a-1", "record.json") == b"\0 {}\n'"
@@ -126,7 +126,7 @@ def test_only_the_home_folder_is_written_short(
     assert (tmp_path / "$HOME/inside/a").read_bytes() == b"y"
 
 
-def test_looking_makes_nothing(store: WorkspaceStore, root: Path) -> None:
+def test_reading_a_missing_workspace_makes_nothing(store: WorkspaceStore, root: Path) -> None:
     assert store.read("runs", "a") is None
     assert store.size("inside/a") is None
     assert store.listing("blobs") == []
@@ -135,7 +135,7 @@ def test_looking_makes_nothing(store: WorkspaceStore, root: Path) -> None:
     assert not root.exists()
 
 
-def test_what_arrives_otherwise_than_it_was_sent_gets_no_name(root: Path) -> None:
+def test_an_incomplete_upload_gets_no_name(root: Path) -> None:
     store = WorkspaceStore(Broken(cut=3), str(root))
 
     with pytest.raises(RemoteError, match="arrived incomplete") as told:
@@ -179,7 +179,7 @@ def test_a_claim_is_had_by_whoever_was_first(store: WorkspaceStore) -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1])
-def test_half_a_claim_is_none(root: Path, cut: int) -> None:
+def test_an_incomplete_claim_is_discarded(root: Path, cut: int) -> None:
     """Of a caller that is killed while it writes."""
     WorkspaceStore(Here(), str(root)).put("runs/a/record.json", b"{}")
 
@@ -190,7 +190,7 @@ def test_half_a_claim_is_none(root: Path, cut: int) -> None:
     assert [path.name for path in (root / "runs/a").iterdir()] == ["record.json"]
 
 
-def test_nothing_is_claimed_of_what_is_gone(store: WorkspaceStore, root: Path) -> None:
+def test_a_deleted_run_cannot_be_claimed(store: WorkspaceStore, root: Path) -> None:
     store.put("inside/a", b"")
 
     assert store.put_new("12", "runs", "a", "claim") is None
@@ -226,7 +226,7 @@ def test_a_run_goes_at_once_and_twice_is_no_mistake(store: WorkspaceStore, root:
     assert list((root / "trash").iterdir()) == []
 
 
-def test_what_is_not_there_may_be_removed(store: WorkspaceStore) -> None:
+def test_removing_a_missing_file_succeeds(store: WorkspaceStore) -> None:
     store.put("inside/a", b"")
 
     store.remove("inside/a")
@@ -250,7 +250,7 @@ def test_a_workspace_that_cannot_be_made_is_told_with_a_way_out(tmp_path: Path) 
     assert "workspace" in (told.value.hint or "")
 
 
-def test_what_nobody_knows_of_is_no_answer(root: Path) -> None:
+def test_a_lost_connection_is_no_answer(root: Path) -> None:
     store = WorkspaceStore(Broken(Done(255, b"", "Connection reset by peer", lost=True)), str(root))
 
     with pytest.raises(NoAnswer, match="Connection reset"):
@@ -259,7 +259,7 @@ def test_what_nobody_knows_of_is_no_answer(root: Path) -> None:
         store.read("inside", "a")
 
 
-def test_what_surely_did_not_begin_may_be_tried_again(root: Path) -> None:
+def test_a_refused_connection_is_transient(root: Path) -> None:
     class Away(Here):
         near = False
 
@@ -275,7 +275,7 @@ def test_what_surely_did_not_begin_may_be_tried_again(root: Path) -> None:
         store.read("inside", "a")
 
 
-def test_what_a_file_system_refuses_is_told_with_a_way_out(root: Path) -> None:
+def test_a_full_file_system_is_reported_with_a_hint(root: Path) -> None:
     full = Broken(Done(1, b"", "cat: write error: No space left on device"))
 
     with pytest.raises(RemoteError, match="No space left") as told:

@@ -89,7 +89,7 @@ KEYED: dict[str, Any] = {"batch_key": "env:BATCH_KEY", "pool_allocation": None}
         ({"image": GALLERY}, {}, "image"),
     ],
 )
-def test_what_the_service_refuses_to_a_key_is_told_before(
+def test_check_reports_settings_that_need_a_login_instead_of_a_key(
     profile: dict[str, Any], survey: dict[str, Any], name: str
 ) -> None:
     (found,) = [

@@ -309,7 +309,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_it_cannot_do_is_an_error_at_its_place(name: str) -> None:
+def test_an_unsupported_spec_is_an_error_at_its_field(name: str) -> None:
     fields, profile, where = REFUSED[name]
 
     assert where in errors(spec(**fields), **profile)
@@ -401,7 +401,7 @@ GOOD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_what_it_can_do_is_no_error(name: str) -> None:
+def test_a_supported_spec_has_no_error(name: str) -> None:
     fields, profile = GOOD[name]
 
     assert errors(spec(**fields), **profile) == []
@@ -495,7 +495,7 @@ TOLD |= {
 
 
 @pytest.mark.parametrize("name", TOLD)
-def test_what_may_surprise_is_told(name: str) -> None:
+def test_a_surprising_behavior_gets_a_note(name: str) -> None:
     fields, profile, where = TOLD[name]
 
     assert where in notes(spec(**fields), **profile)
@@ -532,7 +532,9 @@ def test_a_usual_job_is_told_nothing(name: str) -> None:
     ("cluster", "profile"),
     [({"placement": "close"}, {}), ({}, {"pool": "p"}), ({"capacity": "spot"}, {})],
 )
-def test_one_node_is_told_nothing_of_many(cluster: dict[str, Any], profile: dict[str, Any]) -> None:
+def test_a_single_node_gets_no_note_about_pools_of_many(
+    cluster: dict[str, Any], profile: dict[str, Any]
+) -> None:
     told = [path for path in notes(spec(cluster=cluster), **profile) if path[0] == "cluster"]
 
     assert told == []
@@ -588,7 +590,7 @@ def test_a_gpu_without_a_driver_is_accepted_with_the_image_that_the_hint_names(
     assert errors(wanted, vm_size=sizes[gpu_type], image=image, node_agent=agent) == []
 
 
-def test_what_the_account_says_beats_the_profile() -> None:
+def test_the_allocation_mode_of_the_account_overrides_the_profile() -> None:
     many = spec(cluster={"nodes": 90})
 
     found = errors(many, {"pool_allocation": "user-subscription"}, max_nodes=1000)
@@ -604,7 +606,7 @@ def test_a_gpu_that_the_subscription_has_not_is_refused() -> None:
     assert errors(spec(), survey) == [("cluster",)]
 
 
-def test_a_machine_that_other_regions_have_is_told_with_them() -> None:
+def test_a_machine_of_other_regions_is_reported_with_these_regions() -> None:
     needs = {"gpus": 8, "gpu_type": "H200"}
     (found,) = [
         p

@@ -99,7 +99,7 @@ def test_a_task_of_many_nodes_has_as_many_machines(pending: int, nodes: int) -> 
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 7, 16, 26])
-def test_what_there_is_to_do_is_rounded_up_to_whole_tasks(nodes: int) -> None:
+def test_pending_nodes_are_rounded_up_to_whole_tasks(nodes: int) -> None:
     for pending in range(1, 3 * nodes):
         whole = math.ceil(pending / nodes) * nodes
 
@@ -160,7 +160,7 @@ def test_a_task_of_many_nodes_that_waits_has_machines_beside_those_that_run(
         assert given == (machines, 0)
 
 
-def test_what_runs_alone_does_not_make_a_pool_grow() -> None:
+def test_running_gangs_do_not_make_a_pool_grow() -> None:
     """Should what runs be counted by instances, machines that nobody needs stay while it does, and no more come."""
     wanted = spec(cluster={"nodes": 4})
 
@@ -194,7 +194,7 @@ def test_a_new_pool_has_machines_for_all_of_the_run_that_makes_it() -> None:
     assert evaluated(many, [], text=made(many, LONG_AFTER)) == (16, 0)
 
 
-def test_a_new_pool_goes_by_its_samples_afterwards() -> None:
+def test_a_new_pool_scales_by_samples_after_its_first_evaluation() -> None:
     wanted = spec(sweep={"n": [1, 2, 3, 4]})
     text = made(wanted, LONG_AGO)
 
@@ -227,7 +227,7 @@ def test_a_pool_that_is_woken_has_machines_for_what_comes_beside_what_there_is()
     assert evaluated(wanted, 15, text=text) == (16, 0)
 
 
-def test_it_sleeps_again_as_any_other() -> None:
+def test_a_woken_pool_shrinks_like_any_other() -> None:
     wanted = spec(sweep={"n": "1..5"})
     text = woken(wanted, LONG_AGO)
 
@@ -235,7 +235,7 @@ def test_it_sleeps_again_as_any_other() -> None:
     assert evaluated(wanted, 2, text=text, dedicated=5) == (2, 0)
 
 
-def test_it_is_woken_for_no_more_than_can_run_at_once() -> None:
+def test_a_pool_is_woken_for_as_many_nodes_as_can_run_at_once() -> None:
     wanted = spec(sweep={"n": "1..50"}, max_parallel=2, cluster={"nodes": 3})
 
     assert evaluated(wanted, 0, text=woken(wanted, LONG_AFTER)) == (6, 0)
@@ -269,7 +269,7 @@ def test_spot_that_does_not_come_is_made_up_for_when_tasks_have_waited() -> None
     assert evaluated(wanted, [0] * 9 + [4] * 11, spot=(4, 0), spot_wait="20m") == (0, 4)
 
 
-def test_what_makes_up_for_spot_stays_while_there_is_something_to_do() -> None:
+def test_on_demand_replacements_stay_while_tasks_are_left() -> None:
     wanted = spec(cluster=THEN_OTHERS)
 
     assert evaluated(wanted, 4, spot=(0, 0), dedicated=4) == (4, 0)

@@ -61,7 +61,7 @@ def test_the_task_of_a_sweep_is_named() -> None:
 
 
 @pytest.mark.parametrize("width", [20, 39, 79, 119])
-def test_it_fits_the_terminal_and_keeps_the_state(width: int) -> None:
+def test_the_line_about_a_run_fits_the_terminal(width: int) -> None:
     many = about(running(*[State.RUNNING] * 12))
     many.metric(0, 0.25)
 

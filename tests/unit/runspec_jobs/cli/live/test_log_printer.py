@@ -85,7 +85,7 @@ def test_another_nodes_line_breaks_one_that_has_not_ended(capsys: Capture) -> No
     assert capsys.readouterr().out == "[node 0] abcd\n[node 1] x\n"
 
 
-def test_what_begins_to_overwrite_a_long_line_is_a_line_of_its_own(capsys: Capture) -> None:
+def test_text_that_overwrites_a_long_line_gets_its_own_line(capsys: Capture) -> None:
     printed(Pieces([b"abcd", b"efgh\r", b"30%\r40%\n"]))
 
     assert capsys.readouterr().out == "abcdefgh\n30%\n40%\n"

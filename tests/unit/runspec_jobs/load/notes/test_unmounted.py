@@ -60,7 +60,7 @@ def test_a_file_that_a_mount_holds_is_named_with_its_path_there(folder: Path) ->
         {"run": "#!/usr/bin/env python3\nprint('python train.py')\n"},
     ],
 )
-def test_what_may_be_there_is_not_named(folder: Path, fields: dict[str, Any]) -> None:
+def test_files_that_may_exist_in_the_job_get_no_note(folder: Path, fields: dict[str, Any]) -> None:
     mounts = [{"name": "code", "source": "./src", "target": "/job/code"}]
 
     assert told(folder, mounts=mounts, **fields) == []

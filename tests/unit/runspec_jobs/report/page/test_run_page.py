@@ -139,7 +139,7 @@ def test_prices_are_on_the_page_of_a_run_that_has_some() -> None:
     assert "No price is known" in shown(run_page(spot(), when))
 
 
-def test_what_specs_and_logs_say_stays_text() -> None:
+def test_text_of_specs_and_logs_is_escaped_on_a_page() -> None:
     metric = Metric(name=EVIL, goal="max", pattern="(x)")
     tasks = [Task(i, {EVIL: f"{i}"}, EVIL, Measured(i / 3, EVIL, 2, [1.0, i])) for i in range(3)]
     nodes = tuple(node(n, 0, State.FAILED, reason=EVIL) for n in range(3))
@@ -233,7 +233,7 @@ def test_a_title_stands_as_the_cells_below_it() -> None:
     assert '<td title="0.00015642140528861185">0.0001564</td>' in made
 
 
-def test_what_a_run_used_is_drawn_and_told() -> None:
+def test_a_page_shows_the_usage_of_a_run() -> None:
     page = run_page(RUNS["used"](), when)
 
     text = shown(page)

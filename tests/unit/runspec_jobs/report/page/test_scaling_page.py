@@ -16,7 +16,7 @@ def series(*found: tuple[float, float | None]) -> Series:
     return Series("job", "nodes", tuple(Point(size, speed) for size, speed in found))
 
 
-def test_what_a_spec_says_stays_text_on_a_page() -> None:
+def test_text_of_a_spec_is_escaped_on_a_scaling_page() -> None:
     told = Series(EVIL, EVIL, (Point(1, 2, EVIL, EVIL), Point(2, 3)), Baseline(software=EVIL))
 
     found = parsed(make_scaling_page(EVIL, [make_report(told, Asked())], [EVIL]))

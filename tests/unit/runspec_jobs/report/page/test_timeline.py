@@ -35,7 +35,7 @@ def test_a_run_that_goes_on_ran_until_now() -> None:
     assert timeline.list_phases(CLOCK, nodes, ended=False)[-1].ended_s == CLOCK.now_s
 
 
-def test_what_no_clock_knows_and_what_clocks_disagree_on_is_left_out() -> None:
+def test_a_timeline_leaves_out_unknown_and_contradicting_times() -> None:
     early = [NodeStatus(0, 0, 1, State.SUCCEEDED, "", 0, (timed(1, 1005, 1900),))]
 
     assert [b.what for b in timeline.list_phases(CLOCK, early, ended=True)] == ["prepared", "ran"]
@@ -77,7 +77,7 @@ def test_the_picture_has_a_bar_for_each_attempt_in_its_place() -> None:
     assert "task 3 node 1" in "".join(found.itertext())
 
 
-def test_there_is_no_picture_of_nothing() -> None:
+def test_a_timeline_without_times_is_not_drawn() -> None:
     unknown = node(0, 0, State.SUCCEEDED, timed(1, None, None))
 
     assert timeline.draw_lanes([Lane("run", ())]) == ""

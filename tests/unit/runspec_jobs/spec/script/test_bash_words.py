@@ -56,12 +56,12 @@ POSIX = (
 
 
 @pytest.mark.parametrize("script", BASH)
-def test_what_only_bash_knows_is_named(script: str) -> None:
+def test_words_that_only_bash_knows_are_named(script: str) -> None:
     assert [name for _, name in find_bash_words(f"echo\n{script}\n")] == BASH[script]
 
 
 @pytest.mark.parametrize("script", BASH)
-def test_it_has_the_line_where_it_is(script: str) -> None:
+def test_a_bash_word_is_named_with_its_line(script: str) -> None:
     text = f"echo 'a\nb'\ncat <<E\nx\nE\n{script}\n"
 
     assert {line for line, _ in find_bash_words(text)} == {6}
