@@ -101,7 +101,8 @@ def release(
         chosen = away | {(each, node) for each in tasks for node in nodes}
         left = bounds.max - max(Counter(seat[0] for seat in chosen).values(), default=0)
         if left < bounds.min:
-            what = f"{record.run} needs {bounds.min} nodes, and {left} would be left"
+            least = f"{bounds.min} node{'s' * (bounds.min != 1)}"
+            what = f"{record.run} needs {least}, and {left} would be left"
             raise UsageError(what, f"ask for more nodes first: runspec resize {record.run} N")
         return chosen
 

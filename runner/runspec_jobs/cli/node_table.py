@@ -104,7 +104,8 @@ def size_lines(size: Size | None) -> Iterator[str]:
     """Yield a line with the number of nodes that are asked for and that run, and the released ones."""
     if size is None:
         return
-    said = f"{size.asked:,} nodes are asked for, {size.present:,} run"
+    asked = "1 node is" if size.asked == 1 else f"{size.asked:,} nodes are"
+    said = f"{asked} asked for, {size.present:,} {'runs' if size.present == 1 else 'run'}"
     if size.released:
         said += f"; released: {_named(size.released)}"
     yield said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runspec_jobs.api.resize import Size
 from runspec_jobs.cli import node_table
 from runspec_jobs.provider import Attempt, NodeStatus, State
 
@@ -59,3 +60,10 @@ def test_programs_get_names_and_not_places() -> None:
     (row,) = node_table.rows([failed(0, Attempt(1, 3, "so"))])
 
     assert row["attempts"][0]["exit_code"] == 3
+
+
+def test_one_node_that_is_left_is_said_as_one() -> None:
+    one, eight = Size(1, 1, ((0, 1),)), Size(8, 7, ())
+
+    assert list(node_table.size_lines(one)) == ["1 node is asked for, 1 runs; released: 1"]
+    assert list(node_table.size_lines(eight)) == ["8 nodes are asked for, 7 run"]
