@@ -211,7 +211,12 @@ FilePattern = Annotated[Word, AfterValidator(_check_pattern)]
 
 
 class Output(Model):
-    """A folder that the job writes. runspec saves it to the store, even if the job fails."""
+    """A folder that the job writes. runspec saves it to the store, even if the job fails.
+
+    A save has files, folders and links, with their permissions and times, but no links that lead out of the folder,
+    named pipes, sockets, devices, owners, extended attributes, setuid, setgid and sticky bits. Two hard links come back
+    as two files. An output takes at most twice its size in the store.
+    """
 
     model_config = ConfigDict(serialize_by_alias=True)
 

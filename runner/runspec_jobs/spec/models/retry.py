@@ -33,7 +33,10 @@ def _check_codes(codes: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], .
 
 
 class Growth(Model):
-    """More memory for the next attempt."""
+    """More memory for the next attempt, on nodes of the same partition.
+
+    If Slurm refuses the amount, the log says so, and the next attempt has as much memory as before.
+    """
 
     grow: Annotated[int, Field(ge=2, le=16), BeforeValidator(parse_whole)] = Field(
         description="How many times the memory of the attempt that failed the next one has."
@@ -42,7 +45,19 @@ class Growth(Model):
 
 
 class RetryRule(Model):
-    """What follows an attempt that has ended in some way."""
+    """What follows an attempt that has ended in some way.
+
+    `oom` is what the control group of the job counts: a program that exits with 137 by itself is none, nor is Python's
+    MemoryError. `local` and Azure Batch AI, where no agent counts, refuse it: write `exit_codes: [137]`. Without
+    control groups for memory, or with Linux before 4.13, no attempt has this reason. After `image`, no other attempt
+    follows without an entry; `retry` is refused but on Slurm, ParallelCluster and AWS Batch, which makes at most
+    `attempts + spot_attempts - 1`. `lost` is no failure, so only an entry with this reason matches it; `stop` is
+    refused on Azure Batch AI, and for several nodes on AWS Batch. Azure Batch AI also refuses `retry` after `timeout`.
+
+    Azure Batch does not look at exit codes: it starts the attempts that are left, which run nothing and end with the
+    same code. An elastic job ends with the first failure whose exit code says `stop`, and refuses reasons. Jobs without
+    an agent (`files: signed`) refuse all entries.
+    """
 
     exit_codes: Annotated[tuple[ExitCodes, ...], AfterValidator(_check_codes)] | None = Field(
         default=None,
