@@ -18,7 +18,7 @@ WITHIN = 200
 # What programs write is not counted: `runspec schema --reference`, tools/commands_page.py, tools/python_page.py and
 # the table of ends. The goal is 45,000: lower the bound with every page that gets shorter, and never raise it.
 GENERATED = {"reference", "commands", "python-reference", "ends"}
-MOST_WORDS = 50_600
+MOST_WORDS = 50_400
 
 
 def first_words(text: str, count: int) -> str:
