@@ -289,16 +289,45 @@ def test_setup_finds_what_its_template_made_and_deletes_nothing_of_it(
     assert list_things(account) == things  # the template makes what a setup does
 
 
-def test_objects_keep_a_bucket_until_they_may_be_deleted(account: Objects, capsys: Capture) -> None:
+def test_objects_keep_everything_until_they_may_be_deleted(
+    account: Objects, capsys: Capture
+) -> None:
     assert set_up() == 0
     name = f"runspec-123456789012-{REGION}"
     client(account, "s3").put_object(Bucket=name, Key="runspec/model", Body=b"weights")
+    before = list_things(account)
 
     assert run(["setup", "aws-batch", "--undo", "--yes"]) == 4
 
     assert "has objects, and stays" in capsys.readouterr().err
-    assert [t for t in list_things(account) if t.startswith("bucket ")] == [f"bucket {name}"]
+    assert list_things(account) == before
     assert run(["setup", "aws-batch", "--undo", "--yes", "--with-data"]) == 0
+    assert list_things(account) == []
+
+
+def test_roles_that_a_job_definition_of_another_machine_uses_stay(
+    account: Objects, capsys: Capture
+) -> None:
+    assert set_up() == 0
+    container = {
+        "image": "python",
+        "jobRoleArn": f"arn:aws:iam::123456789012:role/runspec-job-{REGION}",
+        "resourceRequirements": [
+            {"type": "VCPU", "value": "1"},
+            {"type": "MEMORY", "value": "1024"},
+        ],
+    }
+    batch, train = client(account, "batch"), {"jobDefinitionName": "train", "type": "container"}
+    made = batch.register_job_definition(**train, containerProperties=container)
+    before = list_things(account)
+
+    assert run(["setup", "aws-batch", "--undo", "--yes", "--with-data"]) == 4
+
+    said = capsys.readouterr().err
+    assert f"the role runspec-job-{REGION} is used by job definition train:1" in said
+    assert list_things(account) == before
+    batch.deregister_job_definition(jobDefinition=made["jobDefinitionArn"])
+    assert run(["setup", "aws-batch", "--undo", "--yes"]) == 0
     assert list_things(account) == []
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from runspec_aws.errors import IN_USE_S, code_of, got, translated
-from runspec_aws.lookup import absent
-from runspec_aws.setup import finders
-from runspec_aws.setup.finders import MISSING, Place, read_tags
+from runspec_aws.setup import finders, undo_check
+from runspec_aws.setup.finders import MISSING, Place
+from runspec_aws.setup.marks import read_marks
 from runspec_aws.setup.options import AwsSetup
 from runspec_aws.setup.steps import MARK, Names
 from runspec_aws.setup.survey import open_session
@@ -98,51 +98,23 @@ class AwsSetupClient:
         return answer
 
     def _undo(self, request: Request) -> Response:
-        tags = self._read_tags(request)
+        tags = read_marks(self.place, request)
         if tags is not None and tags.get(MARK) != self.setup:
             return {}  # it is gone, or somebody else has made it since
+        if request.operation == "delete_log_group":
+            undo_check.refuse(undo_check.find_data(self.place, request))
         try:
             _refuse_left(self._send(request))
         except RemoteError as exc:
             code = code_of(exc)
             if code in MISSING:
                 return {}
-            if code == "BucketNotEmpty":
-                raise self._refuse_data(
-                    f"the bucket {request.params['Bucket']} has objects"
-                ) from exc
-            if code == "RepositoryNotEmptyException":
-                name = request.params["repositoryName"]
-                message = f"the repository {name} has images"
-                hint = (
-                    f"delete them first: aws ecr delete-repository --force --repository-name {name}"
-                )
-                raise Conflict(message, hint) from exc
+            if code in ("BucketNotEmpty", "RepositoryNotEmptyException"):
+                raise undo_check.make_conflict(request) from exc
             if code in IN_USE:
                 exc.transient, exc.retry_after_s = True, IN_USE_S
             raise
         return {}
-
-    def _refuse_data(self, message: str) -> Conflict:
-        return Conflict(f"{message}, and stays", "to delete these too, add --with-data")
-
-    def _read_tags(self, request: Request) -> dict[str, str] | None:
-        """Return the tags of what *request* deletes, {} if it is gone, and None if it has none of its own."""
-        reader = OWNERS.get(request.operation)
-        if reader is None:
-            return None
-        tags = read_tags(reader(self.place, request.params) or ())
-        if request.operation == "delete_log_group" and tags.get(MARK) == self.setup:
-            self._refuse_logs(request.params["logGroupName"])
-        return tags
-
-    def _refuse_logs(self, name: str) -> None:
-        with translated("describe_log_streams"):
-            answer = self.place.session.look("logs").describe_log_streams(
-                logGroupName=name, limit=1
-            )
-        if got(answer, "logStreams"):
-            raise self._refuse_data(f"the log group {name} has logs")
 
     def _empty_bucket(self, name: str) -> None:
         """Delete every version of every object of a bucket that this setup has made."""
@@ -163,7 +135,8 @@ class AwsSetupClient:
 
     def _empty_log_group(self, name: str) -> None:
         """Delete the streams of a log group that this setup has made."""
-        if read_tags(_log_group_tags(self.place, {"logGroupName": name})).get(MARK) != self.setup:
+        request = Request("logs", "delete_log_group", {"logGroupName": name})
+        if (read_marks(self.place, request) or {}).get(MARK) != self.setup:
             return
         logs = self.place.session.look("logs")
         while True:
@@ -181,6 +154,11 @@ class AwsSetupClient:
     def settled(self, step: Step) -> bool:
         return True
 
+    def check_undo(self, requests: Sequence[Request], *, with_data: bool) -> Sequence[Conflict]:
+        marked = [(request, read_marks(self.place, request)) for request in requests]
+        ours = [request for request, tags in marked if tags and tags.get(MARK) == self.setup]
+        return undo_check.list_conflicts(self.place, ours, with_data=with_data)
+
 
 def _refuse_left(answer: Mapping[str, Any]) -> None:
     """Raise RemoteError for what stays though the status is 200.
@@ -194,67 +172,3 @@ def _refuse_left(answer: Mapping[str, Any]) -> None:
 
 
 UNDOING = ("delete", "detach", "remove", "disassociate")
-
-
-def _log_group_tags(place: Place, params: Mapping[str, Any]) -> Any:
-    group = finders.get_log_group(place.session, params["logGroupName"])
-    if group is None:
-        return {}
-    arn = got(group, "arn").removesuffix(":*")
-    ask = lambda: place.session.look("logs").list_tags_for_resource(resourceArn=arn)  # noqa: E731
-    answer = absent(ask, f"the tags of {params['logGroupName']}", MISSING)
-    return {} if answer is None else got(answer, "tags")
-
-
-def _repository_tags(place: Place, params: Mapping[str, Any]) -> Any:
-    repository = finders.get_repository(place.session, params["repositoryName"])
-    if repository is None:
-        return ()
-    with translated("the tags of a repository"):
-        answer = place.session.look("ecr").list_tags_for_resource(
-            resourceArn=repository["repositoryArn"]
-        )
-    return got(answer, "tags")
-
-
-def _of(operation: str, listed: str, asked: str, key: str) -> Callable[[Place, Any], Any]:
-    """Return what reads the tags of a part of a network by its id."""
-
-    def read(place: Place, params: Mapping[str, Any]) -> Any:
-        ids = params[key] if isinstance(params[key], list) else [params[key]]
-        look = getattr(place.session.look("ec2"), operation)
-        answer = absent(lambda: look(**{asked: ids}), operation, MISSING)
-        found = () if answer is None else got(answer, listed)
-        return found[0].get("Tags", ()) if found else ()
-
-    return read
-
-
-def _of_iam(get: Callable[[Any, str], Any], key: str) -> Callable[[Place, Any], Any]:
-    return lambda place, params: (get(place.session, params[key]) or {}).get("Tags", ())
-
-
-OWNERS: Mapping[str, Callable[[Place, Mapping[str, Any]], Any]] = {
-    "delete_bucket": lambda place, p: finders.read_bucket_tags(place.session, p["Bucket"]),
-    "delete_log_group": _log_group_tags,
-    "delete_role": _of_iam(finders.get_role, "RoleName"),
-    "delete_role_policy": _of_iam(finders.get_role, "RoleName"),
-    "detach_role_policy": _of_iam(finders.get_role, "RoleName"),
-    "delete_instance_profile": _of_iam(finders.get_profile, "InstanceProfileName"),
-    "remove_role_from_instance_profile": _of_iam(finders.get_profile, "InstanceProfileName"),
-    "delete_repository": _repository_tags,
-    "delete_security_group": _of(
-        "describe_security_groups", "SecurityGroups", "GroupIds", "GroupId"
-    ),
-    "delete_vpc": _of("describe_vpcs", "Vpcs", "VpcIds", "VpcId"),
-    "delete_internet_gateway": _of(
-        "describe_internet_gateways", "InternetGateways", "InternetGatewayIds", "InternetGatewayId"
-    ),
-    "delete_route_table": _of(
-        "describe_route_tables", "RouteTables", "RouteTableIds", "RouteTableId"
-    ),
-    "delete_subnet": _of("describe_subnets", "Subnets", "SubnetIds", "SubnetId"),
-    "delete_vpc_endpoints": _of(
-        "describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointIds", "VpcEndpointIds"
-    ),
-}

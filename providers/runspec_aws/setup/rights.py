@@ -39,9 +39,11 @@ BUCKET_READS = ("s3:GetBucketTagging", "s3:ListBucket", "s3:ListBucketVersions")
 OBJECTS = ("s3:DeleteObject", "s3:DeleteObjectVersion")
 ROLE_READS = ("iam:GetRole", "iam:GetRolePolicy", "iam:ListAttachedRolePolicies")
 LOG_READS = ("logs:DeleteLogStream", "logs:DescribeLogStreams", "logs:ListTagsForResource")
-REPOSITORY_READS = ("ecr:DescribeRepositories", "ecr:ListTagsForResource")
+REPOSITORY_READS = ("ecr:DescribeRepositories", "ecr:ListImages", "ecr:ListTagsForResource")
 # These actions have no resource.
 LOOKS = (
+    "batch:DescribeComputeEnvironments",  # who uses what an undo deletes
+    "batch:DescribeJobDefinitions",
     "ec2:DescribeAvailabilityZones",
     "ec2:DescribeInternetGateways",
     "ec2:DescribeRouteTables",

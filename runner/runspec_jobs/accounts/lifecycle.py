@@ -18,7 +18,13 @@ from runspec_jobs.errors import Conflict, Unavailable, UsageError
 from runspec_jobs.load import inputs, registry, trust
 from runspec_jobs.load.inputs import ProfileInUse
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Options, SupportsProfileTemplate, SupportsSetup, paths
+from runspec_jobs.provider import (
+    Options,
+    SetupClient,
+    SupportsProfileTemplate,
+    SupportsSetup,
+    paths,
+)
 from runspec_jobs.spec import validate
 from runspec_jobs.state import atomic_io, run_record
 
@@ -282,8 +288,9 @@ def undo(
 ) -> Undone:
     """Delete what setups of the provider *name* have made, and the profile unless it has changed since.
 
-    *settings* with which a setup was made choose it, if there are several. Raises Conflict if runs need it, and for
-    what holds the data of users, unless *with_data* says to delete that as well. What was there before a setup stays.
+    *settings* with which a setup was made choose it, if there are several. Raises Conflict, before anything is deleted,
+    if runs of this machine or of another one need it, and for what holds the data of users, unless *with_data* says to
+    delete that as well. What was there before a setup stays.
     """
     provider = load_provider(name)
     with setup_record.lock(reporter.wait):
@@ -294,19 +301,27 @@ def undo(
             for record in reversed(records)
             for title in reversed(setup_engine.list_made(record))
         ]
+        clients = [_connect(provider, record) for record in records]
+        setup_engine.refuse(
+            [
+                conflict
+                for record, client in zip(records, clients, strict=True)
+                for conflict in setup_engine.check_undo(record, client, with_data=with_data)
+            ]
+        )
         confirm(titles)
         kept: list[Conflict] = []
-        for record in reversed(records):
-            about = record.about
-            options = provider.setup_model.model_validate(about["options"])
-            client = provider.connect_setup(options, about["survey"], record.name)
+        for record, client in reversed([*zip(records, clients, strict=True)]):
             kept += setup_engine.undo(record, client, reporter, with_data=with_data)
-        if kept:
-            messages = dict.fromkeys(exc.message for exc in kept)
-            hints = dict.fromkeys(exc.hint for exc in kept if exc.hint)
-            raise Conflict("; ".join(messages), "; ".join(hints))
+        setup_engine.refuse(kept)
         removed = [path for record in records if (path := _remove_profile(record))]
     return Undone(titles, removed[0] if removed else None)
+
+
+def _connect(provider: NamedProvider, record: SetupRecord) -> SetupClient:
+    about = record.about
+    options = provider.setup_model.model_validate(about["options"])
+    return provider.connect_setup(options, about["survey"], record.name)
 
 
 def _choose(name: str, told: Sequence[tuple[str, Any]]) -> list[SetupRecord]:

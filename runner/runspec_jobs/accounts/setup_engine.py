@@ -14,6 +14,7 @@ from runspec_jobs.errors import Conflict
 from runspec_jobs.plan import model
 from runspec_jobs.provider import (
     Client,
+    Request,
     Response,
     Setup,
     SetupClient,
@@ -100,10 +101,7 @@ def find_existing(plan: model.Plan, client: SetupClient) -> list[bool]:
             exists.append(client.find(step) is not None)
         except Conflict as exc:
             conflicts.append(exc)
-    if conflicts:
-        messages = dict.fromkeys(exc.message for exc in conflicts)
-        hints = dict.fromkeys(exc.hint for exc in conflicts if exc.hint)
-        raise Conflict("; ".join(messages), "; ".join(hints))
+    refuse(conflicts)
     return exists
 
 
@@ -126,6 +124,35 @@ def list_made(record: SetupRecord) -> list[str]:
         for step in record.plan.steps
         if step.undo and step.id in memory.begun_at and step.id not in memory.undone
     ]
+
+
+def check_undo(record: SetupRecord, client: SetupClient, *, with_data: bool) -> Sequence[Conflict]:
+    """Return why a setup cannot be undone as a whole. Services are only read."""
+    memory = record.read_memory()
+    answers = dict(memory.answers)
+    requests = []
+    for step in record.plan.steps:
+        if step.undo is None or step.id not in memory.begun_at or step.id in memory.undone:
+            continue
+        if not _knows(step.undo, answers) and (answer := client.find(step)) is not None:
+            answers[step.id] = answer
+        if _knows(step.undo, answers):  # otherwise, it was never made
+            requests.append(setup_record.fill_request(step.undo, answers))
+    return client.check_undo(requests, with_data=with_data)
+
+
+def _knows(request: Request, answers: Mapping[str, Response]) -> bool:
+    return all(
+        mark.partition(".")[0] in answers for mark in model.find_marked(request.params, model.REF)
+    )
+
+
+def refuse(conflicts: Sequence[Conflict]) -> None:
+    """Raise one Conflict that says all of *conflicts*, if there are any."""
+    if conflicts:
+        messages = dict.fromkeys(exc.message for exc in conflicts)
+        hints = dict.fromkeys(exc.hint for exc in conflicts if exc.hint)
+        raise Conflict("; ".join(messages), "; ".join(hints))
 
 
 def undo(

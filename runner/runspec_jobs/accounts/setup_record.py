@@ -139,5 +139,10 @@ def list_kept(provider: str) -> list[SetupRecord]:
 
 def fill_settings(settings: Any, answers: Mapping[str, Response]) -> Any:
     """Return *settings* with the answers of steps in the place of their marks."""
-    request = Request("", "", settings)
-    return model.fill(settings, {model.REF: model.resolve_answers(request, answers)})
+    return fill_request(Request("", "", settings), answers).params
+
+
+def fill_request(request: Request, answers: Mapping[str, Response]) -> Request:
+    """Return *request* with the answers of steps in the place of their marks."""
+    known = {model.REF: model.resolve_answers(request, answers)}
+    return request._replace(params=model.fill(request.params, known))

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from runspec_jobs.errors import Conflict
 from runspec_jobs.machines.estimate import Offer
 from runspec_jobs.machines.price_list import ListedPrices, PriceList
 from runspec_jobs.machines.usage import Usage
@@ -386,6 +387,13 @@ class SetupClient(Protocol):
 
     def settled(self, step: Step) -> bool:
         """Return whether the next step can use the resource of *step*."""
+
+    def check_undo(self, requests: Sequence[Request], *, with_data: bool) -> Sequence[Conflict]:
+        """Return why *requests*, which undo what is left of a setup, would delete what somebody needs; () if none does.
+
+        Called before the first of them is sent, so that an undo that cannot end does not begin. It only reads. What
+        jobs have stored counts unless *with_data*; what jobs of other machines use always does.
+        """
 
 
 @runtime_checkable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from botocore.exceptions import ClientError
@@ -24,6 +24,15 @@ SETTINGS = (
 )
 
 
+class Pages(NamedTuple):
+    """A list of one page."""
+
+    ask: Any
+
+    def paginate(self, **params: Any) -> list[Any]:
+        return [self.ask(**params)]
+
+
 class Account:
     """A session of which every service answers the same: by operation, an answer or the error to raise."""
 
@@ -34,6 +43,9 @@ class Account:
         return self
 
     make = look
+
+    def get_paginator(self, operation: str) -> Pages:
+        return Pages(getattr(self, operation))
 
     def __getattr__(self, operation: str) -> Any:
         def answer(**params: Any) -> Any:
@@ -98,6 +110,136 @@ def test_an_endpoint_that_was_not_deleted_is_an_error(monkeypatch: pytest.Monkey
 
     with pytest.raises(RemoteError, match="vpce-1: it is not yours to delete"):
         connect(AwsSetup(), SURVEY, "aws-batch-abc123").call(undo)
+
+
+ROLE = "arn:aws:iam::111122223333:role/runspec-job-eu-central-1"
+PROFILE = "arn:aws:iam::111122223333:instance-profile/runspec-machine-eu-central-1"
+MARKED = [{"Key": MARK, "Value": "aws-batch-abc123"}]
+NODES = {"nodeRangeProperties": [{"container": {"jobRoleArn": ROLE}}]}
+EMPTY = {
+    "describe_compute_environments": {"computeEnvironments": []},
+    "describe_job_definitions": {"jobDefinitions": []},
+    "get_role": {"Role": {"Tags": MARKED}},
+    "get_instance_profile": {"InstanceProfile": {"Tags": MARKED}},
+    "describe_security_groups": {"SecurityGroups": [{"Tags": MARKED}]},
+}
+UNDO = (
+    Request("iam", "delete_role", {"RoleName": "runspec-job-eu-central-1"}),
+    Request(
+        "iam", "delete_instance_profile", {"InstanceProfileName": "runspec-machine-eu-central-1"}
+    ),
+    Request("ec2", "delete_security_group", {"GroupId": "sg-1"}),
+    Request("ec2", "disassociate_route_table", {"AssociationId": "rtbassoc-1"}),
+)
+
+
+def make_environment(name: str, **more: Any) -> dict[str, Any]:
+    resources = {"instanceRole": PROFILE, "subnets": ["subnet-1"], "securityGroupIds": ["sg-1"]}
+    return {"computeEnvironmentName": name, "computeResources": resources, **more}
+
+
+def list_reasons(*requests: Request, with_data: bool = False) -> list[str]:
+    client_ = connect(AwsSetup(), SURVEY, "aws-batch-abc123")
+    return [c.message for c in client_.check_undo(requests, with_data=with_data)]
+
+
+def test_roles_and_groups_that_other_machines_use_are_not_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leaving = make_environment("old", status="DELETING")
+    environments = [make_environment("theirs", status="VALID"), leaving]
+    definition = {"jobDefinitionName": "train", "revision": 3, "nodeProperties": NODES}
+    lists = {
+        "describe_compute_environments": {"computeEnvironments": environments},
+        "describe_job_definitions": {"jobDefinitions": [definition]},
+    }
+    log_in(monkeypatch, **EMPTY | lists)
+
+    assert list_reasons(*UNDO, with_data=True) == [
+        "the role runspec-job-eu-central-1 is used by job definition train:3",
+        "the instance profile runspec-machine-eu-central-1 is used by compute environment theirs",
+        "the security group sg-1 is used by compute environment theirs",
+    ]
+    log_in(monkeypatch, **EMPTY)
+    assert list_reasons(*UNDO) == []
+
+
+def test_a_fargate_environment_and_many_users_are_told_in_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fargate = {"computeEnvironmentName": "f", "serviceRole": ROLE, "computeResources": {}}
+    definitions = [
+        {"jobDefinitionName": "train", "revision": n, "nodeProperties": NODES} for n in range(4)
+    ]
+    lists = {
+        "describe_compute_environments": {"computeEnvironments": [fargate]},
+        "describe_job_definitions": {"jobDefinitions": definitions},
+    }
+    log_in(monkeypatch, **EMPTY | lists)
+
+    (reason,) = list_reasons(UNDO[0])
+
+    assert reason.endswith(
+        "used by compute environment f, job definition train:0, job definition train:1 and 2 more"
+    )
+
+
+def test_a_role_that_somebody_made_anew_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    definition = {"jobDefinitionName": "train", "revision": 3, "nodeProperties": NODES}
+    lists = {"describe_job_definitions": {"jobDefinitions": [definition]}}
+    log_in(monkeypatch, **EMPTY | lists | {"get_role": {"Role": {"Tags": []}}})
+
+    assert list_reasons(UNDO[0]) == []
+
+
+STORED: tuple[tuple[Request, dict[str, Any], str, bool], ...] = (
+    (
+        Request("s3", "delete_bucket", {"Bucket": "b"}),
+        {"get_bucket_tagging": {"TagSet": MARKED}, "list_object_versions": {"Versions": [{}]}},
+        "the bucket b has objects, and stays",
+        True,
+    ),
+    (
+        Request("s3", "delete_bucket", {"Bucket": "b"}),
+        {"get_bucket_tagging": {"TagSet": MARKED}, "list_object_versions": {"DeleteMarkers": [{}]}},
+        "the bucket b has objects, and stays",
+        True,
+    ),
+    (
+        Request("logs", "delete_log_group", {"logGroupName": "g"}),
+        {
+            "describe_log_groups": {"logGroups": [{"logGroupName": "g", "arn": "arn:g:*"}]},
+            "list_tags_for_resource": {"tags": {MARK: "aws-batch-abc123"}},
+            "describe_log_streams": {"logStreams": [{}]},
+        },
+        "the log group g has logs, and stays",
+        True,
+    ),
+    (
+        Request("ecr", "delete_repository", {"repositoryName": "r"}),
+        {
+            "describe_repositories": {"repositories": [{"repositoryArn": "arn:r"}]},
+            "list_tags_for_resource": {"tags": MARKED},
+            "list_images": {"imageIds": [{}]},
+        },
+        "the repository r has images",
+        False,
+    ),
+)
+
+
+@pytest.mark.parametrize(("request_", "answers", "reason", "deleted"), STORED)
+def test_what_holds_data_is_told_before_anything_is_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+    request_: Request,
+    answers: dict[str, Any],
+    reason: str,
+    deleted: bool,
+) -> None:
+    log_in(monkeypatch, **answers)
+
+    assert list_reasons(request_) == [reason]
+    assert list_reasons(request_, with_data=True) == ([] if deleted else [reason])
 
 
 def find_existing(start: str) -> list[bool]:

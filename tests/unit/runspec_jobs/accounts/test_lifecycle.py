@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ class TinyService:
     def __init__(self) -> None:
         self.things: dict[str, str] = {}
         self.full: set[str] = set()
+        self.used: set[str] = set()
         self.lost: set[str] = set()  # requests whose answers do not come
         self.notes: tuple[str, ...] = ()
 
@@ -118,6 +119,13 @@ class TinyClient:
 
     def settled(self, step: Step) -> bool:
         return True
+
+    def check_undo(self, requests: Sequence[Request], *, with_data: bool) -> Sequence[Conflict]:
+        names = [request.params["name"] for request in requests]
+        data = () if with_data else self.service.full
+        full = [Conflict(f"{n} is full", "add --with-data") for n in names if n in data]
+        used = [Conflict(f"{n} is used", "ask them") for n in names if n in self.service.used]
+        return [*full, *used]
 
 
 @pytest.fixture
@@ -267,14 +275,42 @@ def test_everything_that_is_somebody_elses_is_told_at_once(service: TinyService)
     assert setup_record.list_all() == []
 
 
-def test_data_of_users_stays_unless_it_may_be_deleted(service: TinyService) -> None:
+def test_data_of_users_keeps_everything_unless_it_may_be_deleted(service: TinyService) -> None:
     set_up()
     service.full.add("box-small")
 
     with pytest.raises(Conflict) as refused:
         undo()
 
-    assert (list(service.things), refused.value.hint) == (["box-small"], "add --with-data")
+    assert list(service.things) == ["shelf-small", "box-small"]
+    assert refused.value.hint == "add --with-data"
+    undo(with_data=True)
+    assert service.things == {}
+
+
+def test_what_others_use_keeps_everything_also_with_data(service: TinyService) -> None:
+    set_up()
+    service.full.add("box-small")
+    service.used = {"shelf-small", "box-small"}
+
+    with pytest.raises(Conflict) as refused:
+        undo(with_data=True)
+
+    assert refused.value.message == "shelf-small is used; box-small is used"
+    assert list(service.things) == ["shelf-small", "box-small"]
+    assert service.full == {"box-small"}
+
+
+def test_data_that_comes_while_a_setup_is_undone_stays(service: TinyService) -> None:
+    set_up()
+
+    def store(_: Sequence[str]) -> None:
+        service.full.add("box-small")
+
+    with pytest.raises(Conflict, match="box-small is full, and stays"):
+        lifecycle.undo("tiny", (), store, Reporter())
+
+    assert list(service.things) == ["box-small"]
     undo(with_data=True)
     assert service.things == {}
 
