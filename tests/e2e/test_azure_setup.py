@@ -158,7 +158,7 @@ def test_roles_are_the_least_for_machines_and_for_the_login(
     assert len(to_login) == 3
 
 
-def test_blobs_keep_a_container_and_its_account_until_they_may_be_deleted(
+def test_blobs_keep_everything_until_they_may_be_deleted(
     subscription: Subscription, capsys: Capture
 ) -> None:
     assert subscription.set_up() == 0
@@ -168,7 +168,7 @@ def test_blobs_keep_a_container_and_its_account_until_they_may_be_deleted(
     assert subscription.undo() == 4
 
     assert "the container models has blobs, and stays" in capsys.readouterr().err
-    assert subscription.kinds() == ["containers", "resourcegroups", "storageaccounts"]
+    assert subscription.kinds() == ALL
     assert subscription.undo("--with-data") == 0
     assert subscription.kinds() == []
 
@@ -198,9 +198,9 @@ def test_an_identity_that_somebody_made_anew_is_not_deleted(subscription: Subscr
     (key,) = [one for one in resources if one.endswith("/userassignedidentities/runspec-jobs")]
     resources[key] = {**resources[key], "tags": {"runspec-setup": "another"}}
 
-    assert subscription.undo() == 4  # the group is not empty
+    assert subscription.undo() == 4  # the group would not be empty
 
-    assert subscription.kinds() == ["resourcegroups", "userassignedidentities"]
+    assert subscription.kinds() == ALL
 
 
 class Killed(BaseException):

@@ -49,6 +49,7 @@ def _kind(path: str, version: str, needed: str, allowed: str, properties: str) -
 
 STORAGE = rf"{GROUP}/providers/Microsoft\.Storage/storageAccounts/[a-z0-9]{{3,24}}"
 BATCH = rf"{GROUP}/providers/Microsoft\.Batch/batchAccounts/[a-z0-9]{{3,24}}"
+ACCOUNTS = r"/subscriptions/[^/]+/providers/Microsoft\.Batch/batchAccounts"
 ROLE = rf"/subscriptions/.+/providers/Microsoft\.Authorization/roleAssignments/{GUID}"
 KINDS: Mapping[str, Kind] = {
     "ResourceGroup": _kind(GROUP, "2021-04-01", "location", "location tags", ""),
@@ -123,7 +124,14 @@ def _answer_list(world: World, method: str, path: str) -> Response | None:
     if method == "GET" and path.lower().endswith("/quotas"):
         return Response(200, {"accountQuota": settings.account_quota})
     if method == "GET" and path.endswith("/pools"):
-        rows = [{"id": f"{path}/{pool.id}", "name": pool.id} for pool in world.pools.values()]
+        rows = [
+            {"id": f"{path}/{pool.id}", "name": pool.id, "identity": _show(pool.identities)}
+            for pool in world.pools.values()
+        ]
+        return Response(200, {"value": rows})
+    if method == "GET" and re.fullmatch(ACCOUNTS, path, re.IGNORECASE):
+        batch = re.compile(BATCH, re.IGNORECASE)
+        rows = [one for key, one in world.resources.items() if batch.fullmatch(key)]
         return Response(200, {"value": rows})
     if method == "GET" and path.endswith(LISTS):
         above = path.lower().removesuffix("/resources")
@@ -137,6 +145,12 @@ def _answer_list(world: World, method: str, path: str) -> Response | None:
         keys = [{"keyName": "key1", "value": settings.storage_key, "permissions": "FULL"}]
         return Response(200, {"keys": keys})
     return None
+
+
+def _show(identities: list[str]) -> dict[str, Any]:
+    """https://learn.microsoft.com/rest/api/batchmanagement/pool/list-by-batch-account"""
+    kind = "UserAssigned" if identities else "None"
+    return {"type": kind, "userAssignedIdentities": {one: {} for one in identities}}
 
 
 def _put(world: World, name: str, path: str, body: dict[str, Any]) -> Response:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from azure.storage.blob import ContainerClient
 
 from runspec_azure.batch import timing
+from runspec_azure.batch.setup import undo_check
 from runspec_azure.batch.setup.manager import Manager
 from runspec_azure.batch.setup.options import BatchSetup
 from runspec_azure.batch.setup.steps import BATCH, MARK, STORAGE, Names
+from runspec_azure.batch.setup.undo_check import LEAVING, read_state
 from runspec_azure.errors import code_of, translated
 from runspec_azure.session import clouds, transport
 from runspec_azure.timing import CLOCK
@@ -21,14 +23,6 @@ from runspec_jobs.provider import Conflict, NoAnswer, RemoteError, Request, Resp
 NOT_YET = frozenset({"PrincipalNotFound"})
 THERE = frozenset({"RoleAssignmentExists"})
 ASSIGNMENT = "/Microsoft.Authorization/roleAssignments/"
-LEAVING = ("Deleting", "Deleted")
-CONTAINERS = "blobServices/default/containers"
-# A setup makes none of these, and so --with-data does not delete them.
-OTHER_DATA = (
-    "fileServices/default/shares",
-    "queueServices/default/queues",
-    "tableServices/default/tables",
-)
 WITH_DATA = "to delete these too, add --with-data"
 
 
@@ -47,7 +41,7 @@ class BatchSetupClient:
         path, version = request.params["path"], request.params["version"]
         if request.operation == "delete_data":
             if self._is_ours(path, version):
-                self._refuse_pools()
+                undo_check.refuse(self._list_pools())
                 self._delete(path, version)
             return {}
         if request.operation == "delete":
@@ -95,11 +89,11 @@ class BatchSetupClient:
     def _get(self, path: str, version: str) -> Mapping[str, Any] | None:
         """Return a resource that exists and is not being deleted."""
         resource = self.manager.get(path, version)
-        state = _read_state(resource)
+        state = read_state(resource)
         return None if state in LEAVING else resource
 
     def settled(self, step: Step) -> bool:
-        state = _read_state(self.manager.get(step.do.params["path"], step.do.params["version"]))
+        state = read_state(self.manager.get(step.do.params["path"], step.do.params["version"]))
         if state in ("Failed", "Canceled"):
             raise RemoteError(f"{step.title}: its state is {state}", "see it in the portal")
         return state in (None, "Succeeded")
@@ -107,18 +101,33 @@ class BatchSetupClient:
     def _undo(self, path: str, version: str) -> Response:
         if not self._is_ours(path, version):
             return {}  # it is gone, or somebody else has made it since
-        self._refuse_pools()
-        if path == self.names.container:
-            self._refuse_blobs()
-        elif path == self.names.storage:
-            hint = f"add --with-data, which deletes the container {self.names.container_name} alone"
-            self._refuse_left(path, (CONTAINERS,), version, hint)
-            self._refuse_left(path, OTHER_DATA, version, "delete these first")
-        elif path == self.names.group:
-            hint = "delete these first, or keep the group, which costs nothing"
-            self._refuse_left(path, ("resources",), version, hint)
+        undo_check.refuse([*self._list_pools(), *self._list_left(path, version, ())])
         self._delete(path, version)
         return {}
+
+    def check_undo(self, requests: Sequence[Request], *, with_data: bool) -> Sequence[Conflict]:
+        where = [(request.params["path"], request.params["version"]) for request in requests]
+        ours = [(path, version) for path, version in where if self._is_ours(path, version)]
+        leaving = [path for path, _ in ours if not (with_data and path == self.names.container)]
+        conflicts = [*self._list_pools()]
+        if self.names.identity in dict(ours):
+            conflicts += undo_check.list_users(self.manager, self.names)
+        for path, version in ours:
+            if path in leaving:
+                conflicts += self._list_left(path, version, [path for path, _ in ours])
+        return conflicts
+
+    def _list_pools(self) -> list[Conflict]:
+        """Runs of other machines need the account, its storage, the identity and the roles if it has pools."""
+        batch = self.names.batch
+        return undo_check.list_pools(self.manager, batch) if self._is_ours(batch, BATCH) else []
+
+    def _list_left(self, path: str, version: str, ours: Sequence[str]) -> list[Conflict]:
+        """Return what would be deleted with the resource at *path*, besides *ours*."""
+        if path == self.names.container and self._has_blobs():
+            name = self.names.container_name
+            return [Conflict(f"the container {name} has blobs, and stays", WITH_DATA)]
+        return undo_check.list_left(self.manager, self.names, (path, version), ours)
 
     def _is_ours(self, path: str, version: str) -> bool:
         resource = self._get(path, version)
@@ -130,21 +139,8 @@ class BatchSetupClient:
         marks = {**metadata, **(resource.get("tags") or {})}
         return self.setup in (marks.get(MARK), marks.get(MARK.replace("-", "_")))
 
-    def _refuse_pools(self) -> None:
-        """Raise Conflict if the account has pools: runs of other machines need it, its storage, identity and roles."""
-        if self._is_ours(self.names.batch, BATCH):
-            self._refuse_left(self.names.batch, ("pools",), BATCH, "delete these pools first")
-
-    def _refuse_left(self, path: str, lists: tuple[str, ...], version: str, hint: str) -> None:
-        """Raise Conflict if anything is in one of *lists* of a resource: it would be deleted with it."""
-        rows = [row for end in lists for row in self.manager.list(f"{path}/{end}", version)]
-        names = [str(row["name"]) for row in rows if _read_state(row) not in LEAVING]
-        if names:
-            shown = ", ".join(names[:3])
-            raise Conflict(f"{path.rpartition('/')[2]} has {shown}, and stays", hint)
-
-    def _refuse_blobs(self) -> None:
-        """Raise Conflict if the container has blobs. The key is asked for: the roles of the setup are gone by now."""
+    def _has_blobs(self) -> bool:
+        """The key is asked for: the roles of the setup may be gone by now."""
         _, answer = self.manager.send("POST", f"{self.names.storage}/listKeys", STORAGE)
         account, name = self.names.storage_name, self.names.container_name
         url = self.options.blob_url or clouds.of(self.options).blob_url(account)
@@ -154,9 +150,7 @@ class BatchSetupClient:
             translated(f"list {name}"),
             ContainerClient(url, name, key, transport=opened, permit_redirects=False) as client,
         ):
-            page = next(iter(client.list_blobs(results_per_page=1)), None)
-        if page is not None:
-            raise Conflict(f"the container {name} has blobs, and stays", WITH_DATA)
+            return next(iter(client.list_blobs(results_per_page=1)), None) is not None
 
     def _delete(self, path: str, version: str) -> None:
         """Delete a resource, and wait until it is gone: what is above it can be deleted only then."""
@@ -167,8 +161,3 @@ class BatchSetupClient:
                 raise NoAnswer(f"{path}: not deleted after {self.timing.gone_s:.0f} s")
             CLOCK.sleep(pause_s)
             pause_s = min(self.timing.longest_pause_s, pause_s * 1.5)
-
-
-def _read_state(resource: Mapping[str, Any] | None) -> str | None:
-    state = (resource or {}).get("properties", {}).get("provisioningState")
-    return None if state is None else str(state)

@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from azure.core import PipelineClient
 from azure.core.exceptions import HttpResponseError
@@ -47,10 +48,16 @@ class Manager:
         return str(claims["oid"])
 
     def send(
-        self, method: str, path: str, version: str, body: Any = None
+        self,
+        method: str,
+        path: str,
+        version: str,
+        body: Any = None,
+        query: Mapping[str, str] | None = None,
     ) -> tuple[int, dict[str, Any]]:
         """Return the status and the JSON of an answer; {} if it is empty. Raises the errors of `Client.call`."""
-        request = HttpRequest(method, self.url + path, params={"api-version": version}, json=body)
+        asked = {"api-version": version, **(query or {})}
+        request = HttpRequest(method, self.url + path, params=asked, json=body)
         with translated(f"{method} {path.rpartition('/providers/')[2] or path}"):
             response = self._client.send_request(request)
             if response.status_code >= 400:
@@ -68,4 +75,14 @@ class Manager:
             raise
 
     def list(self, path: str, version: str) -> list[Mapping[str, Any]]:
-        return list(self.send("GET", path, version)[1].get("value", ()))
+        """Return the rows of all pages of a list."""
+        rows: list[Mapping[str, Any]] = []
+        query: dict[str, str] = {}
+        while True:
+            answer = self.send("GET", path, version, query=query)[1]
+            rows += answer.get("value", ())
+            following = urlsplit(str(answer.get("nextLink") or ""))
+            query = dict(parse_qsl(following.query))
+            query.pop("api-version", None)
+            if not query:
+                return rows

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runspec_azure.batch.setup.client import OTHER_DATA
 from runspec_azure.batch.setup.options import BatchSetup
 from runspec_azure.batch.setup.steps import MARK, Names, plan
+from runspec_azure.batch.setup.undo_check import OTHER_DATA
 from runspec_azure.session.clouds import PUBLIC
 from runspec_jobs.provider import Setup
 from runspec_jobs.provider.types import Exported

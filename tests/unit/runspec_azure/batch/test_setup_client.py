@@ -12,7 +12,7 @@ from azure.core.exceptions import HttpResponseError
 from runspec_azure.batch.setup import client
 from runspec_azure.batch.setup.manager import Manager
 from runspec_azure.batch.setup.options import BatchSetup
-from runspec_azure.batch.setup.steps import MARK, plan
+from runspec_azure.batch.setup.steps import MARK, Names, plan
 from runspec_azure.errors import translated
 from runspec_jobs.provider import Conflict, RemoteError, Step
 
@@ -40,6 +40,72 @@ class Resources:
     def send(self, method: str, path: str, version: str) -> None:
         assert method == "DELETE"
         self.deleted.append(path)
+
+
+def check(
+    monkeypatch: pytest.MonkeyPatch,
+    inside: Mapping[str, Any],
+    *,
+    with_data: bool = False,
+    blobs: bool = False,
+    **options: Any,
+) -> list[str]:
+    """Return why a whole setup cannot be undone."""
+    monkeypatch.setattr(client, "Manager", lambda _: Resources(inside))
+    monkeypatch.setattr(client.BatchSetupClient, "_has_blobs", lambda _: blobs)
+    settings = BatchSetup(**options)
+    requests = [step.undo for step in plan(settings, SURVEY, SETUP).steps if step.undo]
+    found = client.connect(settings, SURVEY, SETUP).check_undo(requests, with_data=with_data)
+    return [conflict.message for conflict in found]
+
+
+def test_a_whole_setup_without_anything_of_others_may_be_undone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = Names(BatchSetup(), SURVEY)
+    ours = {"/resources": {"name": "ours", "id": names.batch.upper()}}
+    ours |= {"/containers": {"name": "jobs", "id": names.container}}
+
+    assert check(monkeypatch, ours) == []
+
+
+def test_what_keeps_a_setup_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = {"name": "theirs", "id": "/theirs"}
+    inside = dict.fromkeys(("/resources", "/pools", "/containers", "/shares"), theirs)
+
+    reasons = check(monkeypatch, inside, blobs=True)
+
+    ends = [reason.partition(" has ")[2] for reason in reasons]
+    assert ends == ["theirs, and stays"] * 4 + ["blobs, and stays"]
+    assert check(monkeypatch, {}, blobs=True, with_data=True) == []
+
+
+def test_an_identity_stays_with_pools_of_another_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = Names(BatchSetup(), SURVEY)
+    account = {"name": "other", "id": "/subscriptions/s/resourceGroups/g/batchAccounts/other"}
+    users = {"userAssignedIdentities": {names.identity.upper(): {}}}
+    inside = {"/batchAccounts": account, "other/pools": {"name": "nodes", "identity": users}}
+
+    reasons = check(monkeypatch, inside, batch_url="https://other.westeurope.batch.azure.com")
+
+    (reason,) = reasons
+    assert reason.endswith("is used by the pools nodes of the Batch account other")
+    unused = {**inside, "other/pools": {"name": "nodes", "identity": None}}
+    assert check(monkeypatch, unused) == []
+
+
+def test_lists_of_several_pages_are_read_to_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = {
+        "": {"value": [{"name": "a"}], "nextLink": "https://x.y/z?api-version=v&$skiptoken=t"},
+        "t": {"value": [{"name": "b"}]},
+    }
+
+    def send(self: Any, method: str, path: str, version: str, query: Mapping[str, str]) -> Any:
+        return 200, pages[query.get("$skiptoken", "")]
+
+    monkeypatch.setattr(Manager, "send", send)
+
+    assert [row["name"] for row in Manager.__new__(Manager).list("/z", "v")] == ["a", "b"]
 
 
 def undo(monkeypatch: pytest.MonkeyPatch, name: str, inside: Mapping[str, Any]) -> Resources:
