@@ -209,6 +209,68 @@ def test_a_network_of_its_own_is_made_and_undone(account: Objects) -> None:
     assert list_things(account) == []
 
 
+def make_endpoint(account: Objects, *tables: str, marked: bool = False) -> str:
+    """Make a gateway endpoint of S3 in the default network, with routes in *tables*, and return its id."""
+    ec2 = client(account, "ec2")
+    tags = [{"Key": "runspec:setup", "Value": "aws-batch-older1"}] if marked else []
+    made = ec2.create_vpc_endpoint(
+        VpcEndpointType="Gateway",
+        VpcId=ec2.describe_vpcs()["Vpcs"][0]["VpcId"],
+        ServiceName=f"com.amazonaws.{REGION}.s3",
+        RouteTableIds=list(tables),
+        TagSpecifications=[{"ResourceType": "vpc-endpoint", "Tags": tags}] if tags else [],
+    )
+    return str(made["VpcEndpoint"]["VpcEndpointId"])
+
+
+def list_routes(account: Objects) -> list[list[str]]:
+    """Return the route tables of each endpoint."""
+    endpoints = client(account, "ec2").describe_vpc_endpoints()["VpcEndpoints"]
+    return [e["RouteTableIds"] for e in endpoints if e["State"] != "deleted"]
+
+
+def find_main_table(account: Objects) -> str:
+    return str(client(account, "ec2").describe_route_tables()["RouteTables"][0]["RouteTableId"])
+
+
+def test_an_endpoint_without_the_route_tables_of_the_subnets_is_not_enough(
+    account: Objects, capsys: Capture
+) -> None:
+    main = find_main_table(account)
+    make_endpoint(account)
+
+    assert set_up() == 0
+
+    assert f"make   gateway endpoint of S3: a route in {main}" in capsys.readouterr().out
+    assert sorted(list_routes(account)) == [[], [main]]
+    assert run(["setup", "aws-batch", "--undo", "--yes"]) == 0
+    assert list_routes(account) == [[]]
+
+
+def test_an_endpoint_of_somebody_else_with_the_route_tables_is_used(
+    account: Objects, capsys: Capture
+) -> None:
+    main = find_main_table(account)
+    make_endpoint(account, main)
+
+    assert set_up() == 0
+
+    assert "endpoint" not in capsys.readouterr().out
+    assert list_routes(account) == [[main]]
+    assert run(["setup", "aws-batch", "--undo", "--yes"]) == 0
+    assert list_routes(account) == [[main]]
+
+
+def test_an_endpoint_of_an_older_setup_gets_the_routes_that_it_lacks(account: Objects) -> None:
+    main = find_main_table(account)
+    make_endpoint(account, marked=True)
+
+    assert set_up() == 0
+
+    assert list_routes(account) == [[main]]
+    assert run(["setup", "aws-batch"]) == 0  # asks nothing, as nothing is missing
+
+
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-with-s3-policy-actions.html
 OF_S3 = {
     "HeadBucket": "ListBucket",
@@ -252,6 +314,7 @@ def test_every_call_of_setup_and_undo_is_in_the_policy_of_setup(
     assert called - allowed == {"sts:GetCallerIdentity"}  # which needs none
     of_others = {"s3:DeleteObject", "s3:TagResource", "logs:TagResource", "ecr:TagResource"}
     of_others |= {"iam:TagRole", "iam:TagInstanceProfile", "iam:PassRole", "ec2:CreateTags"}
+    of_others.add("ec2:ModifyVpcEndpoint")  # for an endpoint of an older setup
     assert allowed - called == of_others  # what other calls need besides
     assert not [one for one in statements if one["Resource"] == ["*"] and "iam:" in str(one)]
 

@@ -21,6 +21,8 @@ CLIENTS = {
     "BatchAiClient": "runspec_batchai.client",
     "SlurmClient": "runspec_slurm.client",
     "ParallelClusterClient": "runspec_parallelcluster.client",
+    "AwsSetupClient": "runspec_aws.setup.client",
+    "BatchSetupClient": "runspec_azure.batch.setup.client",
 }
 # A line for each method: the class, the name of the method, and the test.
 TABLE = Path(__file__).with_name("client_methods.txt")

@@ -14,7 +14,7 @@ from runspec_agent.base.light_typing import NamedTuple
 from runspec_aws.errors import got
 from runspec_aws.lookup import absent
 from runspec_aws.session import Session
-from runspec_aws.setup.steps import MARK, Names
+from runspec_aws.setup.steps import LIVING, MARK, Names, make_endpoint_service
 from runspec_jobs.provider import Conflict, CredentialsError, Response
 
 MISSING = frozenset(
@@ -241,6 +241,12 @@ _gateway = _of_part("gateway", ("describe_internet_gateways", "InternetGateways"
 _routes = _of_part("routes", ("describe_route_tables", "RouteTables"))
 
 
+def _find_vpc_id(place: Place) -> Any:
+    """Return the id of the network, which may not exist yet."""
+    network = place.names.survey.get("network")
+    return network["vpc"] if network else (_vpc(place) or {}).get("VpcId")
+
+
 def _find_attachment(place: Place, _: Params) -> Response | None:
     gateway = _gateway(place)
     attached = gateway is not None and gateway["Attachments"]
@@ -293,9 +299,8 @@ def _find_group(place: Place, _: Params) -> Response | None:
 
 
 def get_group(place: Place) -> Any:
-    """Return the security group of a setup, or None. The network may not exist yet."""
-    network = place.names.survey.get("network")
-    vpc = network["vpc"] if network else (_vpc(place) or {}).get("VpcId")
+    """Return the security group of a setup, or None."""
+    vpc = _find_vpc_id(place)
     if vpc is None:
         return None
     only = [
@@ -319,21 +324,38 @@ def _within(key: str) -> Callable[[Place, Params], Response | None]:
     return look
 
 
-def _find_endpoint(place: Place, params: Params) -> Response | None:
-    """Return any gateway of S3 in the network: there can be one for each route table."""
-    network = place.names.survey.get("network")
-    vpc = network["vpc"] if network else (_vpc(place) or {}).get("VpcId")
+def _find_endpoint(place: Place, _: Params) -> Response | None:
+    endpoint = _get_endpoint(place)
+    return None if endpoint is None else {"VpcEndpointId": endpoint["VpcEndpointId"]}
+
+
+def _get_endpoint(place: Place) -> Any:
+    """Return the gateway endpoint of S3 that a setup has made in the network; the survey knows those of others."""
+    vpc = _find_vpc_id(place)
     if vpc is None:
         return None
+    service = make_endpoint_service(place.names.region, place.names.survey["partition"])
     only = [
         {"Name": "vpc-id", "Values": [vpc]},
-        {"Name": "service-name", "Values": [params["ServiceName"]]},
+        {"Name": "service-name", "Values": [service]},
+        {"Name": "vpc-endpoint-type", "Values": ["Gateway"]},
+        {"Name": "tag-key", "Values": [MARK]},
     ]
     ask = lambda: place.session.look("ec2").describe_vpc_endpoints(Filters=only)  # noqa: E731
     answer = absent(ask, "look for the endpoint of S3", MISSING)
     endpoints = () if answer is None else got(answer, "VpcEndpoints")
-    there = [e for e in endpoints if e.get("State", "").lower() not in ("deleting", "deleted")]
-    return {"VpcEndpointId": there[0]["VpcEndpointId"]} if there else None
+    there = [e for e in endpoints if e.get("State", "").lower() in LIVING]
+    return there[0] if there else None
+
+
+def _find_endpoint_route(place: Place, params: Params) -> Response | None:
+    (table,) = params["AddRouteTableIds"]
+    if isinstance(table, Mapping):  # the id is unknown until it is made
+        table = (_routes(place) or {}).get("RouteTableId")
+    endpoint = _get_endpoint(place)
+    if endpoint is None or table not in endpoint.get("RouteTableIds", ()):
+        return None
+    return {"VpcEndpointId": endpoint["VpcEndpointId"]}
 
 
 FINDERS: Mapping[str, Callable[[Place, Params], Response | None]] = {
@@ -361,5 +383,6 @@ FINDERS: Mapping[str, Callable[[Place, Params], Response | None]] = {
     "authorize_security_group_ingress": _within("IpPermissions"),
     "authorize_security_group_egress": _within("IpPermissionsEgress"),
     "create_vpc_endpoint": _find_endpoint,
+    "modify_vpc_endpoint": _find_endpoint_route,
     "create_repository": _find_repository,
 }

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runspec_aws.naming import partition
 from runspec_aws.policy import VERSION
 from runspec_aws.setup.options import AwsSetup
-from runspec_aws.setup.steps import MACHINE_POLICY, Names, plan
+from runspec_aws.setup.steps import MACHINE_POLICY, MARK, Names, plan
 from runspec_jobs.provider import Request
 
 ANY = "*"
@@ -56,6 +56,15 @@ LOOKS = (
 )
 
 
+ROUTE = "ec2:CreateRoute"  # changes a route table
+# Actions on what a setup has made that name something else, too: the kind of the first, and of the second.
+OF_PARTS: Mapping[str, tuple[str, str]] = {
+    "ec2:AuthorizeSecurityGroupEgress": ("security-group", ""),
+    "ec2:AuthorizeSecurityGroupIngress": ("security-group", ""),
+    "ec2:ModifyVpcEndpoint": ("vpc-endpoint", "route-table"),
+}
+
+
 def make_policy(options: AwsSetup) -> dict[str, Any]:
     """Return the policy, for any account and, without a region, for any region. Nothing is asked."""
     region = options.region or REGION
@@ -85,7 +94,6 @@ def _list_statements(requests: list[Request], names: Names) -> list[dict[str, An
     roles = [names.arn("role", names.role(of)) for of in ("job", "execution", "machine")]
     profile = names.arn("instance-profile", names.role("machine"))
     actions = _group_actions(requests)
-    here = {} if names.region == REGION else {"StringEquals": {"aws:RequestedRegion": names.region}}
     found = [
         _make_statement("Look", LOOKS, [ANY]),
         _make_statement("Bucket", [*actions["s3"], *BUCKET_READS], [bucket]),
@@ -103,16 +111,44 @@ def _list_statements(requests: list[Request], names: Names) -> list[dict[str, An
         found.append(_make_statement("MachineRights", managed, roles[2:], Condition=only))
         reads = ["iam:GetInstanceProfile"]
         found.append(_make_statement("InstanceProfile", [*of_profile, *reads], [profile]))
-        found.append(_make_statement("MachineRole", ["iam:PassRole"], roles[2:]))
+        china = ".cn" * (names.survey["partition"] == "aws-cn")
+        to = {"StringEquals": {"iam:PassedToService": f"ec2.amazonaws.com{china}"}}
+        found.append(_make_statement("MachineRole", ["iam:PassRole"], roles[2:], Condition=to))
     if actions["ec2"]:
-        more = {"Condition": here} if here else {}
-        found.append(_make_statement("Network", [*actions["ec2"], "ec2:CreateTags"], [ANY], **more))
+        found += _list_network(actions["ec2"], names)
     if actions["ecr"]:
         repository = f"{start}:ecr:{place}:repository/{names.options.repository}"
         found.append(
             _make_statement("Repository", [*actions["ecr"], *REPOSITORY_READS], [repository])
         )
     return found
+
+
+def _list_network(actions: Sequence[str], names: Names) -> Iterator[dict[str, Any]]:
+    """Yield the statements for a network: only what a setup has marked is changed or deleted.
+
+    Tags are given only while something is made; otherwise, a mark could be put on what somebody else has made.
+    https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2.html
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/supported-iam-actions-tagging.html
+    """
+    here = {} if names.region == REGION else {"aws:RequestedRegion": names.region}
+    marked = {"Null": {f"aws:ResourceTag/{MARK}": "false"}}
+    only = {"Condition": {"StringEquals": here}} if here else {}
+    only_marked = {"Condition": {**only.get("Condition", {}), **marked}}
+    makes = [action for action in actions if action.startswith("ec2:Create") and action != ROUTE]
+    changes = [action for action in actions if action not in (*makes, *OF_PARTS)]
+    yield _make_statement("Network", makes, [ANY], **only)
+    yield _make_statement("NetworkOfSetup", changes, [ANY], **only_marked)
+    start = f"arn:{names.survey['partition']}:ec2:{names.region}:{ACCOUNT}"
+    for action in [action for action in OF_PARTS if action in actions]:
+        part, others = OF_PARTS[action]
+        name = action.partition(":")[2]
+        yield _make_statement(name, [action], [f"{start}:{part}/*"], **only_marked)
+        if others:
+            yield _make_statement(f"{name}With", [action], [f"{start}:{others}/*"], **only)
+    made = sorted(action.partition(":")[2] for action in makes)
+    tags = {"StringEquals": {**here, "ec2:CreateAction": made}}
+    yield _make_statement("Tags", ["ec2:CreateTags"], [ANY], Condition=tags)
 
 
 def _make_statement(

@@ -17,6 +17,8 @@ MARK = "runspec:setup"  # the tag of everything that a setup makes, with the nam
 # https://docs.aws.amazon.com/batch/latest/userguide/instance_IAM_role.html
 MACHINE_POLICY = "service-role/AmazonEC2ContainerServiceforEC2Role"
 UNFINISHED_DAYS = 7
+# States of an endpoint that has its routes, or will have them; in the service's models their case differs.
+LIVING = ("pending", "available")
 NETWORK = "10.60.0.0/16"
 ALL_TRAFFIC = "-1"
 
@@ -243,7 +245,7 @@ def _list_machine_steps(names: Names, setup: str) -> Iterator[Step]:
         yield from _list_network_steps(names, setup)
     if not names.options.security_groups:
         yield from _list_group_steps(names, setup)
-    yield _make_endpoint(names, setup)
+    yield from _list_endpoint_steps(names, setup)
 
 
 def _list_profile_steps(names: Names, setup: str) -> Iterator[Step]:
@@ -400,18 +402,23 @@ def _list_group_steps(names: Names, setup: str) -> Iterator[Step]:
         )
 
 
-def _make_endpoint(names: Names, setup: str) -> Step:
+def make_endpoint_service(region: str, partition: str) -> str:
+    """Return the name of S3 for endpoints of a region."""
+    return f"{'cn.' * (partition == 'aws-cn')}com.amazonaws.{region}.s3"
+
+
+def _list_endpoint_steps(names: Names, setup: str) -> Iterator[Step]:
     """Nodes of one job have no public address, and reach S3 through a gateway endpoint, which costs nothing.
 
+    One of an older setup may lack a route table of the subnets.
     https://docs.aws.amazon.com/vpc/latest/privatelink/vpc-endpoints-s3.html
     """
     network = names.survey.get("network")
     tables = network["route_tables"] if network else [{"$ref": "routes.RouteTableId"}]
-    service = f"com.amazonaws.{names.region}.s3"
-    if names.survey["partition"] == "aws-cn":
-        service = f"cn.{service}"
-    ids = {"VpcEndpointIds": [{"$ref": "endpoint.VpcEndpointId"}]}
-    return _make(
+    if not tables:  # each has a route by somebody else's endpoint
+        return
+    endpoint = {"$ref": "endpoint.VpcEndpointId"}
+    yield _make(
         "endpoint",
         "gateway endpoint of S3, for jobs of several nodes",
         "ec2",
@@ -419,12 +426,20 @@ def _make_endpoint(names: Names, setup: str) -> Step:
         {
             "VpcEndpointType": "Gateway",
             "VpcId": _get_vpc(names),
-            "ServiceName": service,
+            "ServiceName": make_endpoint_service(names.region, names.survey["partition"]),
             "RouteTableIds": tables,
             **make_tag_specifications(names, setup, "vpc-endpoint", "s3"),
         },
-        Request("ec2", "delete_vpc_endpoints", ids),
+        Request("ec2", "delete_vpc_endpoints", {"VpcEndpointIds": [endpoint]}),
     )
+    for number, table in enumerate(tables):
+        yield _make(
+            f"endpoint-route-{number}",
+            f"gateway endpoint of S3: a route in {table if network else 'the route table'}",
+            "ec2",
+            "modify_vpc_endpoint",
+            {"VpcEndpointId": endpoint, "AddRouteTableIds": [table]},
+        )
 
 
 def _list_repository_steps(names: Names, setup: str) -> Iterator[Step]:

@@ -11,7 +11,9 @@ import boto3
 from runspec_aws.errors import got, translated
 from runspec_aws.naming import partition
 from runspec_aws.session import Session
+from runspec_aws.setup.finders import read_tags
 from runspec_aws.setup.options import QUOTAS, AwsSetup
+from runspec_aws.setup.steps import LIVING, MARK, make_endpoint_service
 from runspec_jobs.provider import RunspecError, UsageError
 
 ZONES = 3  # of a network of one's own: more machines can be had in several
@@ -99,7 +101,31 @@ def _describe(session: Session, vpc: str, subnets: Any) -> dict[str, Any]:
                 placed.add(association["SubnetId"])
     if main and names - placed:
         tables.add(main)
+    tables -= _list_with_route(session, vpc)
     return {"vpc": vpc, "subnets": sorted(names), "route_tables": sorted(tables)}
+
+
+def _list_with_route(session: Session, vpc: str) -> set[str]:
+    """Return the route tables with a gateway endpoint of S3 that no setup has made, which is used as it is.
+
+    A route table can have only one route to a service.
+    https://docs.aws.amazon.com/vpc/latest/privatelink/gateway-endpoints.html#gateway-endpoint-routing
+    """
+    service = make_endpoint_service(session.region, partition(session.region).id)
+    only = [
+        {"Name": "vpc-id", "Values": [vpc]},
+        {"Name": "service-name", "Values": [service]},
+        {"Name": "vpc-endpoint-type", "Values": ["Gateway"]},
+    ]
+    with translated("describe_vpc_endpoints"):
+        answer = session.look("ec2").describe_vpc_endpoints(Filters=only)
+    return {
+        table
+        for endpoint in got(answer, "VpcEndpoints")
+        if endpoint.get("State", "").lower() in LIVING
+        and MARK not in read_tags(endpoint.get("Tags", ()))
+        for table in endpoint.get("RouteTableIds", ())
+    }
 
 
 def _list_zones(session: Session) -> list[str]:

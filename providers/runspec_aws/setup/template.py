@@ -241,6 +241,8 @@ SETTINGS: Mapping[str, tuple[str, Callable[[Params], dict[str, Any]]]] = {
         "InstanceProfileName create_instance_profile",
         lambda p: {"Roles": [{"$ref": "machine-role.RoleName"}]},
     ),
+    # The endpoint of a template has all of its route tables at once.
+    "modify_vpc_endpoint": ("VpcEndpointId create_vpc_endpoint", lambda _: {}),
     "modify_subnet_attribute": (
         "SubnetId create_subnet",
         lambda p: {"MapPublicIpOnLaunch": p["MapPublicIpOnLaunch"]["Value"]},

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runspec_azure.batch.options import BatchOptions
-from runspec_azure.discover import Subscription, asked, free, opened, sizes
+from runspec_azure.discover import Subscription, asked, opened, sizes
 from runspec_azure.resources import vm_sizes
 from runspec_azure.session.clients import Session
 from runspec_azure.store import Blobs
@@ -226,9 +226,12 @@ def _usages(options: BatchOptions, subscription: Subscription, hint: str) -> Ite
             continue
         message = names.get(name, f"vCPUs of {name}")
         needed = name == "cores" or (options.vm_size is not None and name in _families(options))
-        yield free(
-            usage, message, least if needed else 0, "request an increase in the portal: Quotas"
-        )
+        need = least if needed else 0
+        left = usage.limit - usage.used
+        # What others use now makes jobs wait, and does not stop them.
+        waits = ": jobs wait until others end" if left < need <= usage.limit else ""
+        what = f"{left:,} of {usage.limit:,} {message} are free{waits}"
+        yield Finding(what, usage.limit >= need, "request an increase in the portal: Quotas")
 
 
 def _account_quotas(options: BatchOptions, account: Mapping[str, Any]) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,9 +11,11 @@ from runspec_azure.batch import doctor
 from runspec_azure.batch.decision import Decision, decide
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.batch.policy import BLOBS, policy
-from runspec_azure.discover import Subscription, asked, opened
+from runspec_azure.discover import Subscription, Usage, asked, opened
+from runspec_azure.errors import status_of, translated
 from runspec_azure.resources import vm_sizes
-from runspec_jobs.provider import Capacity, Facts, Finding, RunspecError, Spec, Step
+from runspec_azure.session.clients import Session
+from runspec_jobs.provider import Capacity, Facts, Finding, RemoteError, RunspecError, Spec, Step
 
 BATCH = "Microsoft.Batch/batchAccounts"
 # What runspec does by each role of `runspec policy`; actions and data actions.
@@ -37,6 +39,8 @@ USED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (),
     ),
 }
+# Count the nodes that the pool of the job has already: spot nodes (True) and other ones.
+Held = Callable[[], Mapping[bool, int]]
 STORAGE = "Microsoft.Storage/storageAccounts"
 POLICY = "assign the role, as `runspec policy` prints it"
 
@@ -58,7 +62,7 @@ def examine(
         if role["role"] in USED:
             yield _check_role(role["role"], subscription, options)
     if not options.pool:
-        yield _check_quota(decision, subscription)
+        yield _check_quota(decision, subscription, lambda: _count_held(Session(options), steps))
 
 
 def _check_role(role: str, subscription: Subscription, options: BatchOptions) -> Finding:
@@ -110,8 +114,11 @@ def _matches(action: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(action.lower(), pattern.lower()) for pattern in patterns)
 
 
-def _check_quota(decision: Decision, subscription: Subscription) -> Finding:
-    """Return whether the quotas permit the nodes of one task at once, on demand or on spot as the spec says."""
+def _check_quota(decision: Decision, subscription: Subscription, held: Held) -> Finding:
+    """Return whether the quotas permit the nodes of one task at once, on demand or on spot as the spec says.
+
+    A quota that others use up now makes the job wait, and does not stop it.
+    """
     machine = vm_sizes.known(decision.vm_size)
     if machine is None:
         message = (
@@ -123,33 +130,61 @@ def _check_quota(decision: Decision, subscription: Subscription) -> Finding:
         decision.capacity, (True, False)
     )
     try:
-        free = [
-            left for spot in spots for left in [_count_free(subscription, machine.family, spot)]
-        ]
+        rooms = {spot: _find_room(subscription, machine.family, spot=spot) for spot in spots}
+        nodes = held() if any(room and room.used for room in rooms.values()) else {}
     except RunspecError as exc:  # a missing right to read quotas says nothing about the job
         return Finding(f"doctor cannot check quotas: {exc.message}", True, exc.hint, unknown=True)
-    known = [left for left in free if left is not None]
-    if len(known) < len(free) and not any(left >= need for left in known):
+    known = {spot: room for spot, room in rooms.items() if room is not None}
+    limit = max((room.limit for room in known.values()), default=0)
+    if len(known) < len(rooms) and limit < need:
         message = f"doctor cannot check the quota of {machine.family}: the service does not name it"
         return Finding(message, True, unknown=True)
-    most = max(known)
     kind = "spot vCPUs" if spots == (True,) else f"vCPUs of {machine.family}"
-    message = f"{most:,} {kind} are free, and a task needs {need:,}"
-    return Finding(message, most >= need, f"{doctor.MORE}; or ask for fewer nodes")
+    if limit < need:
+        message = f"the quota is {limit:,} {kind}, and a task needs {need:,}"
+        return Finding(message, False, f"{doctor.MORE}; or ask for fewer nodes")
+    most = max(
+        room.limit - room.used + nodes.get(spot, 0) * machine.cpus for spot, room in known.items()
+    )
+    message = f"{most:,} of {limit:,} {kind} are free, and a task needs {need:,}"
+    return Finding(message if most >= need else f"{message}: it waits until others end", True)
 
 
-def _count_free(subscription: Subscription, family: str, spot: bool) -> int | None:
-    """Return how many vCPUs of *family* may still start; None if it is not known."""
+def _count_held(session: Session, steps: Sequence[Step]) -> dict[bool, int]:
+    """Return how many spot nodes (True) and other ones the pool of the job has already, if it is there."""
+    bodies = [step.do.params for step in steps if step.do.operation == "Pool_Add"]
+    names = [body["body"]["id"] for body in bodies]
+    managed = [step.do.params for step in steps if step.do.operation == "Pool_Create"]
+    held = {True: 0, False: 0}
+    for name in [*names, *(params["path"]["poolName"] for params in managed)]:
+        try:
+            with translated("look for the pool of the job"):
+                pool = session.look("Pool_Get", {"poolId": name})
+        except RemoteError as exc:
+            if status_of(exc) != 404:
+                raise
+            continue
+        held[True] += int(pool.get("currentLowPriorityNodes") or 0)
+        held[False] += int(pool.get("currentDedicatedNodes") or 0)
+    return held
+
+
+def _find_room(subscription: Subscription, family: str, *, spot: bool) -> Usage | None:
+    """Return the quota of vCPUs of *family*, the narrowest one that applies, with its use; None if it is not known."""
     account = subscription.account or {}
     if subscription.mode == "user-subscription":
         names = ("lowprioritycores",) if spot else ("cores", vm_sizes.family_key(family))
         known = subscription.usages
-        usages = [known.get(name) for name in names]
-        counts = [usage.limit - usage.used for usage in usages if usage is not None]
-        return min(counts) if len(counts) == len(names) else None
+        usages = [usage for name in names if (usage := known.get(name)) is not None]
+        if len(usages) < len(names):
+            return None
+        limit = min(usage.limit for usage in usages)
+        return Usage(limit - min(usage.limit - usage.used for usage in usages), limit)
     whole = account.get("lowPriorityCoreQuota" if spot else "dedicatedCoreQuota")
-    if whole is None or spot or not account.get("dedicatedCoreQuotaPerVMFamilyEnforced"):
-        return whole
+    if whole is None:
+        return None
+    if spot or not account.get("dedicatedCoreQuotaPerVMFamilyEnforced"):
+        return Usage(0, int(whole))  # the service does not say how much of it is in use
     listed = account.get("dedicatedCoreQuotaPerVMFamily") or ()
     of_family = {vm_sizes.family_key(str(one.get("name"))): one.get("coreQuota") for one in listed}
-    return min(int(whole), int(of_family.get(vm_sizes.family_key(family)) or 0))
+    return Usage(0, min(int(whole), int(of_family.get(vm_sizes.family_key(family)) or 0)))

@@ -141,6 +141,52 @@ def test_the_policy_of_setup_names_resources_and_no_account() -> None:
     assert "000000000000" not in str(make_policy(AwsSetup())) + str(statements)
 
 
+def test_only_what_a_setup_has_marked_may_be_changed_or_deleted() -> None:
+    """Each of these actions has `aws:ResourceTag` for each of its resources, says AWS's reference."""
+    marked = {"Null": {"aws:ResourceTag/runspec:setup": "false"}}
+
+    statements = make_policy(AwsSetup(region=REGION, repository="train"))["Statement"]
+
+    network = [s for s in statements if any(a.startswith("ec2:") for a in s["Action"])]
+    free = [s for s in network if s.get("Condition", {}).get("Null") != marked["Null"]]
+    actions = {action for s in free for action in s["Action"] if action.startswith("ec2:")}
+    others = {a for a in actions if not a.startswith(("ec2:Create", "ec2:Describe"))}
+    assert others == {"ec2:ModifyVpcEndpoint"}
+    assert "ec2:CreateRoute" not in actions
+    (route_tables,) = (s["Resource"] for s in free if s["Action"] == ["ec2:ModifyVpcEndpoint"])
+    assert route_tables == [f"arn:aws:ec2:{REGION}:*:route-table/*"]
+    for statement in network:
+        if statement["Sid"] != "Look":
+            only = statement["Condition"]["StringEquals"]
+            assert only["aws:RequestedRegion"] == REGION
+
+
+def test_tags_are_given_only_while_something_is_made() -> None:
+    statements = {s["Sid"]: s for s in make_policy(AwsSetup())["Statement"]}
+
+    only = statements["Tags"]["Condition"]["StringEquals"]
+    assert only == {"ec2:CreateAction": sorted(only["ec2:CreateAction"])}
+    assert "CreateVpc" in only["ec2:CreateAction"]
+
+
+@pytest.mark.parametrize(
+    ("region", "service"),
+    [("eu-central-1", "ec2.amazonaws.com"), ("cn-north-1", "ec2.amazonaws.com.cn")],
+)
+def test_the_role_of_machines_is_passed_to_ec2_alone(region: str, service: str) -> None:
+    statements = {s["Sid"]: s for s in make_policy(AwsSetup(region=region))["Statement"]}
+
+    assert statements["MachineRole"]["Condition"] == {
+        "StringEquals": {"iam:PassedToService": service}
+    }
+
+
+def test_route_tables_with_an_endpoint_of_somebody_else_need_none() -> None:
+    setup = make({**DEFAULT, "network": {**NETWORK, "route_tables": []}})
+
+    assert not [step for step in setup.steps if step.id.startswith("endpoint")]
+
+
 @pytest.mark.parametrize("survey", [DEFAULT, OWN], ids=["default", "own"])
 def test_each_step_is_in_the_template_and_each_reference_names_a_resource(
     survey: dict[str, Any],

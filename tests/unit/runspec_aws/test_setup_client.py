@@ -242,6 +242,75 @@ def test_what_holds_data_is_told_before_anything_is_deleted(
     assert list_reasons(request_, with_data=True) == ([] if deleted else [reason])
 
 
+class Emptied(Account):
+    """An account whose lists are empty after the first deletion; it keeps what is deleted."""
+
+    def __init__(self, answers: Mapping[str, Any], lists: str) -> None:
+        super().__init__(answers)
+        self.lists, self.deleted = lists, list[Any]()
+
+    def __getattr__(self, operation: str) -> Any:
+        if operation.startswith("delete_"):
+            return self._note
+        if operation == self.lists and self.deleted:
+            return lambda **_: {"logStreams": []}
+        return super().__getattr__(operation)
+
+    def _note(self, **params: Any) -> dict[str, Any]:
+        self.deleted.append(params)
+        return {}
+
+
+def empty(monkeypatch: pytest.MonkeyPatch, step: str, account: Emptied) -> list[Any]:
+    """Delete what jobs have stored in what *step* makes, and return the requests for that."""
+    monkeypatch.setattr(client, "open_session", lambda *_: account)
+    survey = {**SURVEY, "zones": ["a"]}
+    data = plan(AwsSetup(bucket="mine"), survey, "aws-batch-abc123").data[step]
+    connect(AwsSetup(bucket="mine"), survey, "aws-batch-abc123").call(data)
+    return account.deleted
+
+
+def test_all_versions_of_a_bucket_of_the_setup_are_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {
+        "get_bucket_tagging": {"TagSet": MARKED},
+        "list_object_versions": {
+            "Versions": [{"Key": "a", "VersionId": "1", "Size": 1}],
+            "DeleteMarkers": [{"Key": "b", "VersionId": "2"}],
+        },
+    }
+
+    (request,) = empty(monkeypatch, "bucket", Emptied(answers, "list_object_versions"))
+
+    keys = [{"Key": "a", "VersionId": "1"}, {"Key": "b", "VersionId": "2"}]
+    assert request == {"Bucket": "mine", "Delete": {"Objects": keys, "Quiet": True}}
+    theirs = {**answers, "get_bucket_tagging": {"TagSet": []}}
+    assert empty(monkeypatch, "bucket", Emptied(theirs, "list_object_versions")) == []
+
+
+def test_all_streams_of_a_log_group_of_the_setup_are_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = {"logGroupName": "/runspec/jobs", "arn": "arn:g:*"}
+    answers = {
+        "describe_log_groups": {"logGroups": [group]},
+        "list_tags_for_resource": {"tags": {MARK: "aws-batch-abc123"}},
+        "describe_log_streams": {"logStreams": [{"logStreamName": "s"}]},
+    }
+
+    deleted = empty(monkeypatch, "log-group", Emptied(answers, "describe_log_streams"))
+
+    assert deleted == [{"logGroupName": "/runspec/jobs", "logStreamName": "s"}]
+    theirs = {**answers, "list_tags_for_resource": {"tags": {}}}
+    assert empty(monkeypatch, "log-group", Emptied(theirs, "describe_log_streams")) == []
+
+
+def test_what_is_made_on_aws_can_be_used_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    log_in(monkeypatch)
+    (step, *_) = plan(AwsSetup(), {**SURVEY, "zones": ["a"]}, "aws-batch-abc123").steps
+
+    assert connect(AwsSetup(), SURVEY, "aws-batch-abc123").settled(step) is True
+
+
 def find_existing(start: str) -> list[bool]:
     """Return whether each step exists of those whose ids begin with *start*."""
     survey = {**SURVEY, "zones": ["a"]}

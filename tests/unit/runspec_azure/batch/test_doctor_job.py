@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from runspec_azure.batch import PROVIDER
 from runspec_azure.batch.doctor_job import examine
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.discover import Subscription
-from runspec_jobs.provider import Facts, Finding
+from runspec_jobs.provider import Facts, Finding, Step
 from tests.support.azure import resource_manager
 from tests.support.azure.specs import options, spec
 
@@ -31,9 +31,13 @@ def azure(monkeypatch: pytest.MonkeyPatch) -> Iterator[resource_manager.Azure]:
         yield made
 
 
-def found(azure: resource_manager.Azure, fields: Any = None, **more: Any) -> list[Finding]:
-    """Return the findings about the permissions and quotas of a job, whose store is asked with a key."""
-    settings = {
+def plan_job(azure: resource_manager.Azure, fields: Any) -> Sequence[Step]:
+    facts = Facts(options(**read_settings(azure, vm_size="Standard_D2ds_v5")))
+    return PROVIDER.plan(spec(**fields), "run-1", facts)
+
+
+def read_settings(azure: resource_manager.Azure, **more: Any) -> dict[str, Any]:
+    return {
         "subscription": resource_manager.SUBSCRIPTION,
         "batch_url": azure.url,
         "batch_account": "jobs",
@@ -42,7 +46,11 @@ def found(azure: resource_manager.Azure, fields: Any = None, **more: Any) -> lis
         "blob_url": f"{azure.url}/jobs",
         **more,
     }
-    given: BatchOptions = options(**settings)
+
+
+def found(azure: resource_manager.Azure, fields: Any = None, **more: Any) -> list[Finding]:
+    """Return the findings about the permissions and quotas of a job, whose store is asked with a key."""
+    given: BatchOptions = options(**read_settings(azure, **more))
     subscription = Subscription(
         given,
         resource_manager.Login(),
@@ -115,6 +123,37 @@ def test_the_quota_of_a_family_is_compared_with_the_nodes_of_a_task(
     assert all(
         quota(azure, cpus=2, nodes=nodes).ok is good for nodes, good in ((2, True), (3, False))
     )
+
+
+def test_a_quota_that_is_in_use_makes_a_job_wait_and_does_not_stop_it(
+    azure: resource_manager.Azure,
+) -> None:
+    for row in azure.usages:
+        row["currentValue"], row["limit"] = 6, 8
+
+    first = quota(azure, cpus=2, nodes=2)
+
+    assert first.ok
+    assert first.what.startswith("2 of 8 vCPUs of ")
+    assert first.what.endswith(" are free, and a task needs 4: it waits until others end")
+    assert not quota(azure, cpus=2, nodes=5).ok
+
+
+def test_nodes_that_the_pool_of_the_job_has_count_as_free(azure: resource_manager.Azure) -> None:
+    for row in azure.usages:
+        row["currentValue"], row["limit"] = 8, 8
+    fields = {"cluster": {"cpus": 2, "nodes": 2}}
+    (pool,) = (
+        step.do.params["body"]["id"]
+        for step in plan_job(azure, fields)
+        if step.do.operation == "Pool_Add"
+    )
+    azure.pools = {pool: {"id": pool, "state": "active", "currentDedicatedNodes": 3}}
+
+    first = quota(azure, cpus=2, nodes=2)
+
+    assert first.what.startswith("6 of 8 vCPUs of ")
+    assert first.what.endswith(" are free, and a task needs 4")
 
 
 def test_spot_nodes_count_for_the_quota_of_spot(azure: resource_manager.Azure) -> None:

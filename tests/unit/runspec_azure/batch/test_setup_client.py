@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from azure.core.exceptions import HttpResponseError
@@ -177,3 +177,95 @@ def answer_404(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
             raise exc
 
     monkeypatch.setattr(Manager, "send", send)
+
+
+class Answers:
+    """A Resource Manager that answers the same resource each time, and keeps what it was sent."""
+
+    def __init__(self, resource: Mapping[str, Any] | None) -> None:
+        self.resource, self.sent = resource, list[tuple[str, str]]()
+
+    def get(self, path: str, version: str) -> Any:
+        return self.resource
+
+    def send(self, method: str, path: str, version: str, body: Any = None) -> Any:
+        self.sent.append((method, path))
+        return 200, self.resource
+
+
+def reach(
+    monkeypatch: pytest.MonkeyPatch, name: str, resource: Mapping[str, Any] | None, **options: Any
+) -> tuple[Any, Step, Answers]:
+    """Return a client whose manager answers *resource*, the step *name*, and the manager."""
+    manager = Answers(resource)
+    monkeypatch.setattr(client, "Manager", lambda _: manager)
+    settings = BatchSetup(**options)
+    step = next(s for s in plan(settings, SURVEY, SETUP).steps if s.id == name)
+    return client.connect(settings, SURVEY, SETUP), step, manager
+
+
+def test_a_resource_is_made_by_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {"properties": {"principalId": "p1"}}
+    opened, step, manager = reach(monkeypatch, "identity", made)
+
+    assert opened.call(step.do) == {"principalId": "p1"}
+
+    assert manager.sent == [("PUT", step.do.params["path"])]
+
+
+def test_a_resource_of_somebody_else_is_refused_unless_it_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened, step, _ = reach(monkeypatch, "storage", {"properties": {}})
+    with pytest.raises(Conflict, match="exists, and no runspec setup has made it"):
+        opened.find(step)
+
+    opened, step, _ = reach(monkeypatch, "storage", {"properties": {}}, storage_account="mine")
+    assert opened.find(step) == {}
+
+
+def test_a_resource_that_is_being_deleted_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    for state, there in (("Deleting", None), ("Succeeded", {})):
+        resource = {"tags": {MARK: SETUP}, "properties": {"provisioningState": state}}
+        opened, step, _ = reach(monkeypatch, "storage", resource)
+        assert opened.find(step) == there
+
+
+def test_a_resource_can_be_used_when_its_state_is_succeeded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for state, usable in (("Creating", False), ("Succeeded", True), (None, True)):
+        opened, step, _ = reach(
+            monkeypatch, "storage", {"properties": {"provisioningState": state}}
+        )
+        assert opened.settled(step) is usable
+    opened, step, _ = reach(monkeypatch, "storage", {"properties": {"provisioningState": "Failed"}})
+    with pytest.raises(RemoteError, match="its state is Failed"):
+        opened.settled(step)
+
+
+def test_blobs_are_looked_for_with_a_key_of_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    class Container:
+        def __init__(self, url: str, name: str, key: Mapping[str, str], **_: Any) -> None:
+            asked.append((name, key["account_key"]))
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def list_blobs(self, results_per_page: int) -> list[str]:
+            return ["blob"]
+
+    monkeypatch.setattr(client, "ContainerClient", Container)
+    resource = {"tags": {MARK: SETUP}, "keys": [{"value": "k"}]}
+    opened, step, manager = reach(monkeypatch, "container", resource)
+    manager.list = lambda *_: []  # type: ignore[attr-defined]
+    assert step.undo is not None
+
+    (conflict,) = opened.check_undo([step.undo], with_data=False)
+
+    assert conflict.message == "the container jobs has blobs, and stays"
+    assert asked == [("jobs", "k")]
