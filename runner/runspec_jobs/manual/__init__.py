@@ -23,6 +23,7 @@ KINDS = {
     ("exit-codes.md", "state"): "state of a run",
     ("glossary.md", "term"): "term",
     ("glossary.md", "instead of"): "not a term",
+    ("glossary.md", "elsewhere"): "word of other tools",
     ("reference.md", "key"): "field",
     ("troubleshooting.md", "message"): "message",
 }

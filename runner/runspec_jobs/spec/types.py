@@ -35,8 +35,8 @@ KIB = 1024
 UNITS = {"KiB": KIB, "MiB": KIB**2, "GiB": KIB**3, "TiB": KIB**4}
 SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
-# The name of a GPU in place of a number of GPUs, such as A100 or A-100.
-GPU_TYPE = re.compile(r"([A-Z]{1,3})-?([0-9]{1,4}[A-Z]?)")
+# The name of a GPU in place of a number of GPUs, such as A100 or A-100, or with the number: A100:8.
+GPU_TYPE = re.compile(r"([A-Z]{1,3})-?([0-9]{1,4}[A-Z]?(?:-[0-9]+GB)?)(?::([1-9][0-9]{0,3}))?")
 LARGEST = 2**63 - 1  # the greatest integer in other languages and in random draws
 
 # 1h30m; or as Slurm and others write it where it means one thing: 2:00:00, 1-12 and 1-12:00, but not 30:00.
@@ -96,7 +96,7 @@ def _parse_truth(value: Any) -> Any:
 
 def _check_gpus(value: Any) -> Any:
     if isinstance(value, Text) and (match := GPU_TYPE.fullmatch(value)):
-        hint = f"write gpus: 1 and gpu_type: {match[1]}{match[2]}"
+        hint = f"write gpus: {match[3] or 1} and gpu_type: {match[1]}{match[2]}"
         raise make_error(f"'{value}' is not a whole number", hint)
     return value
 

@@ -93,6 +93,9 @@ def test_the_name_of_a_gpu_in_place_of_a_number_is_told_where_to_write_it() -> N
     ((_, hint),) = explain("command: ['true']\ncluster: {gpus: A-100}\n")
 
     assert hint == "write gpus: 1 and gpu_type: A100"
+    for written, name in (("A100:8", "A100"), ("A100-80GB:8", "A100-80GB")):
+        ((_, hint),) = explain(f"command: ['true']\ncluster: {{gpus: '{written}'}}\n")
+        assert hint == f"write gpus: 8 and gpu_type: {name}"
     assert explain("command: ['true']\ncluster: {cpus: C5}\n") == [
         ("'C5' is not a whole number", None)
     ]
