@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from runspec_agent.base.light_typing import NamedTuple
+from runspec_jobs.manual.other_words import OTHER_WORDS
 
 PAGES = Path(__file__).parent / "pages"
 INDEX = "index"
@@ -23,7 +24,6 @@ KINDS = {
     ("exit-codes.md", "state"): "state of a run",
     ("glossary.md", "term"): "term",
     ("glossary.md", "instead of"): "not a term",
-    ("glossary.md", "elsewhere"): "word of other tools",
     ("reference.md", "key"): "field",
     ("troubleshooting.md", "message"): "message",
 }
@@ -70,9 +70,14 @@ class Entry(NamedTuple):
 
 @cache
 def read_entries() -> tuple[Entry, ...]:
-    """Return all rows of all pages, in their order."""
+    """Return all rows of all pages, in their order, and the words of other tools."""
     pages = dict.fromkeys(page for page, _ in KINDS)
-    return tuple(e for page in pages for e in parse_rows(page, read_page(page.removesuffix(".md"))))
+    rows = [e for page in pages for e in parse_rows(page, read_page(page.removesuffix(".md")))]
+    others = [
+        Entry("word of other tools", words, (("here", text),), f"docs/{page}.md")
+        for words, text, page in OTHER_WORDS
+    ]
+    return (*rows, *others)
 
 
 def parse_rows(page: str, text: str) -> Iterator[Entry]:

@@ -99,7 +99,7 @@ def test_every_row_is_found_by_each_of_its_names() -> None:
         ("75", "75", "It is safe to repeat the same command"),
         ("137", "137", "SIGKILL"),
         ("cuda", "CUDA", "drivers come with machines"),
-        ("gang scheduling", "gang scheduling", "no node starts before all are there"),
+        ("gang scheduling", "gang scheduling", "`nodes`: no node starts"),
         ("cron", "cron", "runspec docs after"),
         ("preemptible", "preemptible", "capacity: spot"),
         ("hyperparameters", "hyperparameter", "runspec docs params"),
