@@ -83,7 +83,7 @@ def test_what_keeps_a_setup_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_identity_stays_with_pools_of_another_account(monkeypatch: pytest.MonkeyPatch) -> None:
     names = Names(BatchSetup(), SURVEY)
     account = {"name": "other", "id": "/subscriptions/s/resourceGroups/g/batchAccounts/other"}
-    users = {"userAssignedIdentities": {names.identity.upper(): {}}}
+    users: dict[str, Any] = {"userAssignedIdentities": {names.identity.upper(): {}}}
     inside = {"/batchAccounts": account, "other/pools": {"name": "nodes", "identity": users}}
 
     reasons = check(monkeypatch, inside, batch_url="https://other.westeurope.batch.azure.com")
