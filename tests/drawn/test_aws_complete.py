@@ -74,7 +74,7 @@ def nodes() -> Iterator[ast.AST]:
     for path in Path(runspec_aws.__file__).parent.rglob("*.py"):
         # A rehearsal fills its own store.
         # What `prices --update` reads is in no plan; test_price_list.py compares it with the model of the SDK.
-        # A setup is no part of a job: tests/faults/test_setup.py kills it, and test_aws_setup.py has what it meets.
+        # A setup is no part of a job: test_aws_setup.py draws what answers it.
         if path.parent.name not in ("probes", "setup") and path.name not in (
             "price_list.py",
             "emulator.py",

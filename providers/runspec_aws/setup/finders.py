@@ -15,7 +15,7 @@ from runspec_aws.errors import got
 from runspec_aws.lookup import absent
 from runspec_aws.session import Session
 from runspec_aws.setup.steps import LIVING, MARK, Names, make_endpoint_service
-from runspec_jobs.provider import Conflict, CredentialsError, Response
+from runspec_jobs.provider import Conflict, CredentialsError, NoAnswer, Response
 
 MISSING = frozenset(
     "404 NoSuchBucket NoSuchEntity NoSuchEntityException ResourceNotFoundException NoSuchTagSet "
@@ -43,6 +43,14 @@ def find(place: Place, operation: str, params: Params) -> Response | None:
 def read_tags(tags: Any) -> dict[str, str]:
     """Return *tags* as a mapping: AWS has lists with `Key` and `Value`, or mappings."""
     return dict(tags) if isinstance(tags, Mapping) else {tag["Key"]: tag["Value"] for tag in tags}
+
+
+def get_first(answer: Params, key: str) -> Any:
+    """Return the only row of a list that was asked for by its name. Raises NoAnswer if the list is empty."""
+    rows = got(answer, key)
+    if not rows:
+        raise NoAnswer(f"a reply has no {key}, and no error either")
+    return rows[0]
 
 
 def _refuse_unmarked(what: str, tags: Any) -> None:
@@ -199,7 +207,7 @@ def _find_repository(place: Place, params: Params) -> Response | None:
 def get_repository(session: Session, name: str) -> Any:
     ask = lambda: session.look("ecr").describe_repositories(repositoryNames=[name])  # noqa: E731
     answer = absent(ask, f"look for the repository {name}", MISSING)
-    return None if answer is None else got(answer, "repositories")[0]
+    return None if answer is None else get_first(answer, "repositories")
 
 
 # The network
@@ -276,7 +284,7 @@ def _subnet_of(params: Params) -> Callable[[Place], Any]:
     def look(place: Place) -> Any:
         ask = lambda: place.session.look("ec2").describe_subnets(SubnetIds=[named])  # noqa: E731
         answer = absent(ask, "look for a subnet", MISSING)
-        return None if answer is None else got(answer, "Subnets")[0]
+        return None if answer is None else get_first(answer, "Subnets")
 
     return look
 

@@ -11,7 +11,7 @@ import boto3
 from runspec_aws.errors import got, translated
 from runspec_aws.naming import partition
 from runspec_aws.session import Session
-from runspec_aws.setup.finders import read_tags
+from runspec_aws.setup.finders import get_first, read_tags
 from runspec_aws.setup.options import QUOTAS, AwsSetup
 from runspec_aws.setup.steps import LIVING, MARK, make_endpoint_service
 from runspec_jobs.provider import RunspecError, UsageError
@@ -80,8 +80,8 @@ def _find_default(session: Session) -> dict[str, Any] | None:
 def _find_network_of(session: Session, names: tuple[str, ...]) -> dict[str, Any]:
     with translated("describe_subnets"):
         answer = session.look("ec2").describe_subnets(SubnetIds=list(names))
-    subnets = got(answer, "Subnets")
-    return _describe(session, subnets[0]["VpcId"], subnets)
+    vpc = get_first(answer, "Subnets")["VpcId"]
+    return _describe(session, vpc, got(answer, "Subnets"))
 
 
 def _describe(session: Session, vpc: str, subnets: Any) -> dict[str, Any]:
