@@ -1,161 +1,154 @@
-"""`runspec init`, `schema`, `explain`, `docs` and `providers`."""
+"""`runspec setup`, which makes what an account lacks and writes the profile, and `trust` of profiles in checkouts."""
 
 from __future__ import annotations
 
-import os
 import shlex
-import shutil
-import sys
-import textwrap
-from pathlib import Path
+from collections.abc import Sequence
 
-from runspec_jobs.api import machine, profiles
+from runspec_jobs.api import profiles
+from runspec_jobs.api.profiles import Made, Preview, Trusted
 from runspec_jobs.cli import output
-from runspec_jobs.diagnostics.problem import did_you_mean
+from runspec_jobs.cli.live.progress import ProgressPrinter
+from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import OK, UsageError
-from runspec_jobs.options.setup_verbs import DocsOptions, ExplainOptions, ProvidersOptions
-from runspec_jobs.options.shared import JOB_YAML
-from runspec_jobs.options.spec_verbs import InitOptions, SchemaOptions
-
-PAGE_WIDTH = 100  # columns of a page at a wide terminal
+from runspec_jobs.options.setup_verbs import SetupOptions, TrustOptions
 
 
-def init(options: InitOptions) -> int:
-    path, provider, program = options.file, options.provider, None
-    if machine.is_program(path):
-        program = _read_program(path, ask=not options.as_json)
-        path = options.to or JOB_YAML
-    elif options.to is not None:
-        raise UsageError("--to is for a program", f"runspec init {options.to}")
-    made = machine.write_first(path, provider, program)
-    if options.as_json:
-        profile = made.profile and str(made.profile)
-        written = {"file": str(path), "schema": str(made.schema), "profile": profile}
-        output.out_json("runspec.init/v1", written)
+def setup(options: SetupOptions) -> int:
+    if options.undo:
+        return _undo(options)
+    if options.export is not None:
+        notes = profiles.export_setup(options.provider, options.export, options.settings)
+        output.tell(f"wrote {options.export}")
+        for note in notes:
+            output.tell(note)
         return OK
-    if made.kept:
-        output.tell(f"{path} was there before, and is unchanged")
-    else:
-        output.tell(f"wrote {path}, and its JSON Schema for your editor, {made.schema}")
-    if made.profile is not None:
-        trust_it = f"runspec trust {shlex.quote(str(made.profile))}"
-        new = "the new " if made.kept else ""
-        output.tell(f"fill in {new}{made.profile}, then run: {trust_it}")
-        if profiles.supports_setup(provider):
-            output.tell(f"in an empty account, make all of it instead: runspec setup {provider}")
-        output.tell(f"to check the profile: runspec doctor {provider}")
-    elif made.missing is not None:
-        output.tell(f"{made.existing} has no settings of {provider}; add and fill in these:")
-        output.out(made.missing)
-    output.tell(f"next: runspec {'plan' if made.needs_profile else 'apply'} {path}")
-    return OK
-
-
-def _read_program(path: Path, *, ask: bool) -> machine.Program:
-    """Return what a program asks for; a person is asked for the folder of its results if the text does not say it."""
-    program = machine.read_program(path)
-    known = program.output_option or program.output_folder
-    if known or not ask or not output.at_terminal():
-        return program
-    question = f"folder that {path} writes its results to (empty: the current folder):"
-    answer = output.ask(question)
-    folder = machine.get_top_folder(answer)
-    if answer and not folder:
-        raise UsageError(f"'{answer}' is not a folder below the current one", "such as results")
-    return program._replace(output_folder=folder)
-
-
-def schema(options: SchemaOptions) -> int:
-    if options.form is not None:
-        return _format_schema(options.form, reference=options.reference)
-    sys.stdout.write(machine.make_reference() if options.reference else machine.make_job_schema())
-    return OK
-
-
-def _format_schema(form: str, *, reference: bool) -> int:
-    from runspec_jobs.cli.json_formats import schemas
-
-    if reference:
-        raise UsageError(f"--reference cannot be used with {form}", f"remove {form}")
-    known = schemas.schemas()
-    if form not in known:
-        hint = did_you_mean(form, known) or "runspec docs json lists the formats"
-        raise UsageError(f"there is no format '{form}'", hint)
-    output.out(schemas.text(known[form]))
-    return OK
-
-
-def explain(options: ExplainOptions) -> int:
-    explanation = machine.explain(" ".join(options.asked))
+    made = profiles.set_up(
+        options.provider,
+        options.settings,
+        confirm=lambda preview: _confirm(preview, options),
+        on_event=ProgressPrinter(quiet=options.as_json),
+    )
     if options.as_json:
-        rows = [
-            {
-                "kind": entry.kind,
-                "words": entry.words,
-                "texts": [{"title": title, "text": text} for title, text in entry.texts],
-                "page": entry.page,
-            }
-            for entry in explanation
-        ]
-        output.out_json("runspec.explain/v1", {"entries": rows})
+        _print_json(made)
         return OK
-    for number, entry in enumerate(explanation):
-        output.out("\n" * bool(number) + f"{entry.title} ({entry.kind})")
-        for title, text in entry.texts:
-            output.out(_indented(text if title.startswith(machine.TEXTS) else f"{title}: {text}"))
-    pages = dict.fromkeys(Path(entry.page).stem for entry in explanation)
-    output.out("\nmore: " + ", ".join(f"runspec docs {page}" for page in pages))
+    for note in made.notes:
+        output.tell(f"note: {note}")
+    if made.text:
+        output.tell(f"{made.profile} has no place for these settings; add them:")
+        output.out(made.text.rstrip("\n"))
+    elif made.trusted:
+        output.tell(f"{made.profile} has the settings of {options.provider}, and is trusted")
+    if not made.trusted:
+        output.tell(
+            f"read {made.profile}, then run: runspec trust {shlex.quote(str(made.profile))}"
+        )
+    output.tell("next: runspec apply job.yaml")
     return OK
 
 
-def _indented(text: str) -> str:
-    """Return *text* with an indent, in lines that fit a terminal; for a pipe it is one line."""
-    width = min(shutil.get_terminal_size().columns, 100) if sys.stdout.isatty() else len(text) + 2
-    return textwrap.fill(text, max(width, 20), initial_indent="  ", subsequent_indent="  ")
+def _confirm(preview: Preview, options: SetupOptions) -> None:
+    """Show what is made, unless as JSON, and ask if anything is missing."""
+    if not options.as_json:
+        for line in _describe(preview):
+            output.out(escape_control(line))
+    if not preview.missing or options.yes:
+        return
+    if not output.at_terminal():
+        raise UsageError("not confirmed: nothing was made", "--yes confirms it")
+    if not output.agreed(f"make {preview.missing} of these?"):
+        raise UsageError("not confirmed: nothing was made")
 
 
-def docs(options: DocsOptions) -> int:
-    text = None if options.page is None else machine.read_page(options.page)
+def _describe(preview: Preview) -> Sequence[str]:
+    head = f"{preview.provider}: {preview.place}"
+    steps = [f"  {'exists' if step.exists else 'make  '} {step.title}" for step in preview.steps]
+    costs = [f"cost: {line}" for line in preview.costs]
+    notes = [f"note: {line}" for line in preview.notes]
+    return [head, *steps, *costs, *notes]
+
+
+def _print_json(made: Made) -> None:
+    preview = made.preview
+    steps = [{"title": step.title, "existed": step.exists} for step in preview.steps]
+    fields = {
+        "provider": preview.provider,
+        "place": preview.place,
+        "steps": steps,
+        "settings": made.settings,
+        "profile": str(made.profile),
+        "trusted": made.trusted,
+        "costs": list(preview.costs),
+        "notes": [*preview.notes, *made.notes],
+    }
+    output.out_json("runspec.setup/v1", fields)
+
+
+def _undo(options: SetupOptions) -> int:
+    undone = profiles.undo_setup(
+        options.provider,
+        options.settings,
+        with_data=options.with_data,
+        confirm=lambda titles: _confirm_undo(titles, options),
+        on_event=ProgressPrinter(quiet=options.as_json),
+    )
+    profile = undone.profile and str(undone.profile)
     if options.as_json:
-        pages = [] if text is not None else [page._asdict() for page in machine.list_pages()]
-        output.out_json("runspec.docs/v1", {"pages": pages, "text": text})
-    elif text is None:
-        _print_pages()
-    elif sys.stdout.isatty():
-        _show_page(text)
-    else:
-        output.out(text.rstrip("\n"))
+        fields = {
+            "provider": options.provider,
+            "deleted": list(undone.deleted),
+            "profile": profile,
+        }
+        output.out_json("runspec.setup-undone/v1", fields)
+        return OK
+    also = "" if profile is None else f", and {profile}"
+    output.tell(f"deleted what setup had made{also}")
     return OK
 
 
-def _print_pages() -> None:
-    section = ""
-    for page in machine.list_pages():
-        if page.section != section:
-            output.out("\n" * bool(section) + page.section)
-            section = page.section
-        output.out(f"  {page.name:16} {page.about}")
+def _confirm_undo(titles: Sequence[str], options: SetupOptions) -> None:
+    if not options.as_json:
+        for title in titles:
+            output.out(escape_control(f"  delete {title}"))
+    if options.yes:
+        return
+    if not output.at_terminal():
+        raise UsageError("not confirmed: nothing was deleted", "--yes confirms it")
+    data = ", with what jobs have stored" if options.with_data else ""
+    if not output.agreed(f"delete these{data}?"):
+        raise UsageError("not confirmed: nothing was deleted")
 
 
-def _show_page(text: str) -> None:
-    """Show Markdown at a terminal, in the pager that PAGER names."""
-    from rich.console import Console
-    from rich.markdown import Markdown
+def trust(options: TrustOptions) -> int:
+    """Trust a file, or the profile that applies in this folder, until it changes; or stop that, or list all such."""
+    as_json = options.as_json
+    if options.listed:
+        return _list_trusted(as_json=as_json)
+    if options.remove:
+        trusted = profiles.distrust_profile(options.file)
+        return _print_trusted(trusted, f"{trusted.file} is no longer trusted", as_json=as_json)
+    trusted = profiles.trust_profile(options.file)
+    lets = "; ".join(f"{name}: {', '.join(names)}" for name, names in trusted.sets.items())
+    effect = f"it may set {lets}" if lets else "it has no settings that require trust"
+    return _print_trusted(
+        trusted, f"{trusted.file} is trusted until it changes; {effect}", as_json=as_json
+    )
 
-    os.environ.setdefault("LESS", "-R")  # colours, which less otherwise shows as their codes
-    console = Console()
-    with console.pager(styles=True):
-        console.print(Markdown(text, hyperlinks=False), width=min(console.width, PAGE_WIDTH))
 
-
-def providers(options: ProvidersOptions) -> int:
-    rows = machine.list_providers()
-    if options.as_json:
-        document = {"providers": [row._asdict() for row in rows]}
-        output.out_json("runspec.providers/v1", document)
+def _list_trusted(*, as_json: bool) -> int:
+    rows = profiles.list_trusted_profiles()
+    if as_json:
+        files = [{"file": row.file, "trusted": row.trusted} for row in rows]
+        output.out_json("runspec.trusted/v1", {"files": files})
         return OK
     for row in rows:
-        output.out(f"{row.name:18} {row.package}{'' if row.works else '  ' + row.why}")
-    for name in machine.list_absent():
-        output.out(f"{name:18} does not exist yet")
+        output.out(f"{escape_control(row.file)}{'' if row.trusted else '  (changed: not trusted)'}")
+    return OK
+
+
+def _print_trusted(trusted: Trusted, text: str, *, as_json: bool) -> int:
+    if as_json:
+        output.out_json("runspec.trust/v1", {"file": trusted.file, "trusted": trusted.trusted})
+    else:
+        output.tell(text)
     return OK

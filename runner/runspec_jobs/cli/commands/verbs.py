@@ -32,7 +32,7 @@ class Verb(NamedTuple):
 
 
 VERBS: Mapping[str, Verb] = {
-    "init": Verb(WRITE, "spec_verbs", "setup", "write a first spec, for you to edit"),
+    "init": Verb(WRITE, "spec_verbs", "init", "write a first spec, for you to edit"),
     "validate": Verb(WRITE, "spec_verbs", "validate", "check specs; contact no service"),
     "plan": Verb(
         WRITE, "spec_verbs", "plan", "show every request that apply would make", takes_command=True
@@ -42,7 +42,7 @@ VERBS: Mapping[str, Verb] = {
     ),
     "import": Verb(WRITE, "spec_verbs", "import_", "convert another tool's job file to a spec"),
     "schema": Verb(
-        WRITE, "spec_verbs", "setup", "print the JSON Schema of specs, or of a format of --json"
+        WRITE, "spec_verbs", "lookup", "print the JSON Schema of specs, or of a format of --json"
     ),
     "apply": Verb(
         RUN, "start_verbs", "apply", "run a spec and follow it until it ends", takes_command=True
@@ -102,10 +102,13 @@ VERBS: Mapping[str, Verb] = {
         WATCH, "run_verbs", "adopt", "copy the records of other machines' runs from the store"
     ),
     "explain": Verb(
-        WATCH, "setup_verbs", "setup", "explain an exit code, a state, a term, a field or a message"
+        WATCH,
+        "setup_verbs",
+        "lookup",
+        "explain an exit code, a state, a term, a field or a message",
     ),
     "docs": Verb(
-        WATCH, "setup_verbs", "setup", "show a page of the documentation, or list the pages"
+        WATCH, "setup_verbs", "lookup", "show a page of the documentation, or list the pages"
     ),
     "cancel": Verb(CLEAN_UP, "run_verbs", "destroy", "cancel a run, and wait until it has ended"),
     "destroy": Verb(
@@ -120,7 +123,7 @@ VERBS: Mapping[str, Verb] = {
     "setup": Verb(
         SET_UP,
         "setup_verbs",
-        "accounts",
+        "setup",
         "make what your account lacks before its first job, and write the profile",
     ),
     "doctor": Verb(
@@ -129,13 +132,11 @@ VERBS: Mapping[str, Verb] = {
         "doctor",
         "check this machine and your account for what would stop a job",
     ),
-    "providers": Verb(SET_UP, "setup_verbs", "setup", "list the providers"),
+    "providers": Verb(SET_UP, "setup_verbs", "lookup", "list the providers"),
     "policy": Verb(
         SET_UP, "setup_verbs", "cleanup", "print the minimal permissions that a plan needs"
     ),
-    "trust": Verb(
-        SET_UP, "setup_verbs", "accounts", "trust a profile in a checkout until it changes"
-    ),
+    "trust": Verb(SET_UP, "setup_verbs", "setup", "trust a profile in a checkout until it changes"),
     "completion": Verb(
         SET_UP,
         "setup_verbs",

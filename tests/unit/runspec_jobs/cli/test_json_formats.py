@@ -277,7 +277,7 @@ def test_a_bug_is_an_error_too(
     def fail(options: object) -> int:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("runspec_jobs.cli.setup.providers", fail)
+    monkeypatch.setattr("runspec_jobs.cli.lookup.providers", fail)
 
     (found,) = printed(capsys, "providers", code=70)
 
