@@ -37,9 +37,31 @@ class Resources:
     def list(self, path: str, version: str) -> list[Any]:
         return [row for end, row in self.inside.items() if path.endswith(end)]
 
-    def send(self, method: str, path: str, version: str) -> None:
-        assert method == "DELETE"
+    def send(self, method: str, path: str, version: str) -> Any:
+        if method == "POST":
+            return 200, {"keys": [{"value": "k"}]}
         self.deleted.append(path)
+        return 200, {}
+
+
+def fill_container(monkeypatch: pytest.MonkeyPatch, *blobs: str) -> list[tuple[str, str]]:
+    """Have the container hold *blobs*, and return a list that gets the name and the key each time it is opened."""
+    opened = []
+
+    class Container:
+        def __init__(self, url: str, name: str, key: Mapping[str, str], **_: Any) -> None:
+            opened.append((name, key["account_key"]))
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def list_blobs(self, results_per_page: int) -> list[str]:
+            return list(blobs)
+
+    monkeypatch.setattr(client, "ContainerClient", Container)
+    return opened
 
 
 def check(
@@ -52,7 +74,7 @@ def check(
 ) -> list[str]:
     """Return why a whole setup cannot be undone."""
     monkeypatch.setattr(client, "Manager", lambda _: Resources(inside))
-    monkeypatch.setattr(client.BatchSetupClient, "_has_blobs", lambda _: blobs)
+    fill_container(monkeypatch, *(["blob"] if blobs else []))
     settings = BatchSetup(**options)
     requests = [step.undo for step in plan(settings, SURVEY, SETUP).steps if step.undo]
     found = client.connect(settings, SURVEY, SETUP).check_undo(requests, with_data=with_data)
@@ -245,21 +267,7 @@ def test_a_resource_can_be_used_when_its_state_is_succeeded(
 
 
 def test_blobs_are_looked_for_with_a_key_of_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    class Container:
-        def __init__(self, url: str, name: str, key: Mapping[str, str], **_: Any) -> None:
-            asked.append((name, key["account_key"]))
-
-        def __enter__(self) -> Self:
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-
-        def list_blobs(self, results_per_page: int) -> list[str]:
-            return ["blob"]
-
-    monkeypatch.setattr(client, "ContainerClient", Container)
+    asked = fill_container(monkeypatch, "blob")
     resource = {"tags": {MARK: SETUP}, "keys": [{"value": "k"}]}
     opened, step, manager = reach(monkeypatch, "container", resource)
     manager.list = lambda *_: []  # type: ignore[attr-defined]
