@@ -11,10 +11,11 @@ from typing import Any, Protocol
 from runspec_jobs.api import chains, jobs, listing
 from runspec_jobs.api.chains import Chain, ChainRun, JobStatus
 from runspec_jobs.api.lifecycle import LogLine, State
-from runspec_jobs.cli import costs, diagnostics, node_table, output, plan_view, spending
+from runspec_jobs.cli import costs, diagnostics, output, spending
 from runspec_jobs.cli.live import refresh
 from runspec_jobs.cli.live.ports import suggest_tunnels
 from runspec_jobs.cli.live.progress import ProgressPrinter
+from runspec_jobs.cli.views import node_table, plan_view
 from runspec_jobs.diagnostics.render import escape_control, format_json
 from runspec_jobs.diagnostics.terminal_text import strip_sequences
 from runspec_jobs.errors import DETACHED, OK, JobFailed, RunspecError, UsageError

@@ -9,8 +9,9 @@ from runspec_jobs.api import cleanup, listing
 from runspec_jobs.api.chains import get_chain
 from runspec_jobs.api.lifecycle import Run, Status, explain_doubt, get, get_all
 from runspec_jobs.api.listing import Summary
-from runspec_jobs.cli import costs, node_table, output
+from runspec_jobs.cli import costs, output
 from runspec_jobs.cli.live.progress import ProgressPrinter
+from runspec_jobs.cli.views import node_table
 from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import (
     OK,

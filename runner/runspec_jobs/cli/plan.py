@@ -9,8 +9,9 @@ from typing import Any, Protocol
 from runspec_jobs.api import jobs
 from runspec_jobs.api.jobs import Change, Job, Overrides, Plan
 from runspec_jobs.api.specs import is_chain
-from runspec_jobs.cli import costs, diagnostics, import_, output, plan_view
+from runspec_jobs.cli import costs, diagnostics, import_, output
 from runspec_jobs.cli.live.progress import ProgressPrinter
+from runspec_jobs.cli.views import plan_view
 from runspec_jobs.diagnostics.render import format_json
 from runspec_jobs.errors import CHANGES, OK, UsageError
 from runspec_jobs.options.spec_verbs import PlanOptions

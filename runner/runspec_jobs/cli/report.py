@@ -10,7 +10,8 @@ from runspec_jobs.api import listing, reports
 from runspec_jobs.api.chains import ChainRun, get_chain
 from runspec_jobs.api.lifecycle import Membership, Run, Status, get, suggest_commands
 from runspec_jobs.api.reports import Asked, Metric, Placed, Scaled, Sizes
-from runspec_jobs.cli import destroy, node_table, output, spending
+from runspec_jobs.cli import destroy, output, spending
+from runspec_jobs.cli.views import node_table
 from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import DETACHED, OK, UsageError
 from runspec_jobs.options.watch_verbs import ReportOptions

@@ -12,9 +12,10 @@ from runspec_jobs.api.chains import get_chain
 from runspec_jobs.api.lifecycle import Run, SavedLog, Selection, State, Status, get, is_known
 from runspec_jobs.api.listing import RunFilter, Summary
 from runspec_jobs.api.machine import HERE
-from runspec_jobs.cli import apply, node_table, output, run_table, spending
+from runspec_jobs.cli import apply, output, spending
 from runspec_jobs.cli.live import closing, refresh
 from runspec_jobs.cli.live.ports import suggest_tunnels
+from runspec_jobs.cli.views import node_table, run_table
 from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import OK, JobFailed, RunspecError, UsageError
 from runspec_jobs.options.watch_verbs import ListOptions, LogsOptions, StatusOptions

@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 from runspec_agent.base.light_typing import NamedTuple
-from runspec_jobs.manual.other_words import OTHER_WORDS
 
 PAGES = Path(__file__).parent / "pages"
 INDEX = "index"
@@ -32,6 +31,34 @@ TEXTS = ("meaning", "description")  # columns that come first
 LINK = re.compile(r"\[([^\]]*)\]\(([^)]*)\)")
 PLACEHOLDER = re.compile(r"\b(?:NAME|N|PATH|PROVIDER|WORDS?)\b")
 CELLS = re.compile(r"(?<!\\)\|")
+
+
+# Words of other tools and of the field, what to write here, and the page about it.
+OTHER_WORDS = (
+    (
+        "CUDA, cuDNN, NCCL",
+        "a part of the image or of the packages; drivers come with machines",
+        "gpus",
+    ),
+    ("gang scheduling, all-or-nothing", "`nodes`: no node starts before all are there", "gpus"),
+    (
+        "DDP, FSDP, distributed training, world size",
+        "`nodes` and `gpus` of `cluster`, with `launch: torchrun`",
+        "gpus",
+    ),
+    ("cron, cronjob, schedule, timetable", "runspec has none: have cron call runspec", "after"),
+    ("preemptible, low priority, interruptible", "`capacity: spot`", "spot"),
+    (
+        "checkpointing, auto-resume",
+        "write checkpoints into an output with `sync`: a later attempt finds them there",
+        "resume",
+    ),
+    ("requeue on failure, restart policy, max retries", "`retry: {attempts: 3}`", "spot"),
+    ("walltime, time limit", "`timeout`", "reference"),
+    ("hyperparameter, hpo, grid search, trial", "a sweep, whose tasks are the trials", "params"),
+    ("DAG, pipeline, workflow", "several jobs in one file, a chain", "chains"),
+    ("notebook, Jupyter", "`runspec.load(...)` and `apply` in a cell", "python"),
+)
 
 
 class Entry(NamedTuple):

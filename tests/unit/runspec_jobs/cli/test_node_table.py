@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runspec_jobs.api.resize import Size
-from runspec_jobs.cli import node_table
+from runspec_jobs.cli.views import node_table
 from runspec_jobs.provider import Attempt, NodeStatus, State
 
 

@@ -15,9 +15,9 @@ import pytest
 from runspec_jobs import api
 from runspec_jobs.api import listing
 from runspec_jobs.api.listing import RunFilter, Summary
-from runspec_jobs.cli import run_table
 from runspec_jobs.cli.app import run
 from runspec_jobs.cli.commands.verbs import VERBS
+from runspec_jobs.cli.views import run_table
 from runspec_jobs.state import journal
 from runspec_jobs.state_folder import find_runs_folder
 
