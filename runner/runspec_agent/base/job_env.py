@@ -51,7 +51,7 @@ class JobEnv(NamedTuple):
     launch: str
     meet: Optional[str]  # a directory that all nodes share
     meet_timeout_s: float
-    lease_s: float  # a node is lost if its heartbeat has not changed for so long
+    lease_s: float  # after which a node whose heartbeat has not changed is lost
     grace_s: float  # between SIGTERM and SIGKILL
 
 

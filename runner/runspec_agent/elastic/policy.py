@@ -50,10 +50,10 @@ class Timing(NamedTuple):
     """Durations in seconds of each node's own clock; `limit_s` is shorter than the lease, so that clocks may drift."""
 
     beat_s: float
-    lease_s: float  # a node without a heartbeat for so long is lost
-    limit_s: float  # a node without an answer of the store for so long stops its program
+    lease_s: float  # after which a node without a heartbeat is lost
+    limit_s: float  # after which a node without an answer of the store stops its program
     hurry_s: float  # between two reads of the state while a generation is formed
-    hurried_s: float  # at most for so long after a change
+    hurried_s: float  # how long reads are that frequent after a change
     last_call_s: float  # the join window: time for more nodes to join before a generation starts
     ready_s: float  # for the program to save and stop
 

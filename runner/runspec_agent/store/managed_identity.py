@@ -19,7 +19,7 @@ MACHINE = "http://169.254.169.254"
 ELSEWHERE = "AZURE_POD_IDENTITY_AUTHORITY_HOST"  # overrides the address of the service, as in Azure's own SDKs
 RESOURCE = "https://storage.azure.com/"
 TRIES = 6
-EARLY_S = 300.0  # a token is renewed so long before it expires
+EARLY_S = 300.0  # how long before its end a token is renewed
 REFUSED = 77  # EX_NOPERM of sysexits.h
 
 

@@ -13,7 +13,7 @@ from runspec_agent.usage.process_table import Process, ProcessTable
 from runspec_agent.usage.series import Point, Series
 
 EVERY_S = 10
-OFTEN_S = 5.0  # so long are samples taken each second, since many jobs are short
+OFTEN_S = 5.0  # how long samples are taken each second at first, since many jobs are short
 
 
 class Meter:

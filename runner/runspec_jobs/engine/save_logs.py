@@ -63,24 +63,12 @@ def save(
     count, tasks = clients.count_nodes(record)
     source = log.get_log_client(client)
     pause = _make_pause(record.run, wanted.timeout_s, max(PAUSE_S, source.poll_s), sleep)
-    status: Status | None = None
-    whole = is_whole(record)
-    seen = attempt_history.Keeper(record, time.time)
+    whole, watch = is_whole(record), _Watch(record, client, reporter, follows=wanted.follow)
 
-    def is_over() -> bool:
-        nonlocal status
-        status = client.state(record.run) if wanted.follow else None
-        for line in clients.make_reconciler(client, record.run)() if wanted.follow else ():
-            reporter.wait(line)
-        if status is not None:
-            seen(status)
-        return status is None or status.state.terminal
+    def choose(task: int, rank: int) -> Path:
+        return copying.choose_path(task, rank, wanted.target, count, tasks)
 
-    places = [
-        copying.choose_path(task, rank, wanted.target, count, tasks)
-        for task in range(tasks)
-        for rank in range(count)
-    ]
+    places = [choose(task, rank) for task in range(tasks) for rank in range(count)]
     # Checked before anything is written: a refusal in the middle would leave half of the copies.
     _demand_own(record.run, places, force=wanted.force)
     folder = places[0].parent
@@ -92,8 +80,8 @@ def save(
     ):
         saved = copying.save(
             lambda: [s for s in source.streams(record.run) if wanted.streams(s)],
-            lambda s: copying.choose_path(s.task, s.rank, wanted.target, count, tasks),
-            is_over,
+            lambda s: choose(s.task, s.rank),
+            watch.is_over,
             pause,
             Outage(reporter.wait, patient=wanted.follow),
             lambda stream, path: _demand_free(record.run, stream, path, force=wanted.force),
@@ -101,10 +89,31 @@ def save(
     for _, path, _ in saved:
         written_files.note(path.parent, "logs", record.run, [path])
     files = [SavedLog(path, size, s.rank, s.task) for s, path, size in saved]
-    if status is not None:
+    if watch.status is not None:
         with record.open_journal(reporter.wait) as journal:
-            note_followed(record.run, journal, status, whole)
-    return SavedLogs(files, status)
+            note_followed(record.run, journal, watch.status, whole)
+    return SavedLogs(files, watch.status)
+
+
+class _Watch:
+    """Requests the state of a run that is followed, and keeps the last one; without *follows*, it is always over."""
+
+    def __init__(
+        self, record: Record, client: Client, reporter: Reporter, *, follows: bool
+    ) -> None:
+        self.status: Status | None = None
+        self._record, self._client, self._reporter = record, client, reporter
+        self._follows, self._keeper = follows, attempt_history.Keeper(record, time.time)
+
+    def is_over(self) -> bool:
+        """Return whether the run has ended, and send what it needs."""
+        if not self._follows:
+            return True
+        self.status = self._client.state(self._record.run)
+        for line in clients.make_reconciler(self._client, self._record.run)():
+            self._reporter.wait(line)
+        self._keeper(self.status)
+        return self.status.state.terminal
 
 
 def _make_pause(

@@ -422,7 +422,7 @@ class SupportsSetup(Protocol):
         """Return the client of a setup. Raises CredentialsError or Unavailable."""
 
     def export_setup(self, setup: Setup) -> Exported:
-        """Return one file, in which another tool of the service makes the same, and how to use it. It is pure.
+        """Return a file with which another tool of the service makes the same setup, and how to use it. It is pure.
 
         A later setup finds what was made with it. In the notes, FILE and SETTINGS stand for the path of the file and
         for what this setup was told.

@@ -21,7 +21,7 @@ PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 READER_S = 10.0  # for a process to begin to read a pipe
 UNFINISHED = ".rs-"  # how names of unfinished files begin
-LINKS = 8  # that lead to an open file one after the other
+LINKS = 8  # the most links that are followed to an open file
 
 
 CANNOT_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.EOPNOTSUPP)  # of folders: fsync(2)

@@ -226,7 +226,7 @@ class ProviderContract(ReadingContract):
 
     @pytest.mark.parametrize("nodes", [2, {"min": 1, "max": 2}], ids=["fixed", "elastic"])
     @pytest.mark.parametrize("launch", ["none", "mpi"])
-    def test_the_field_from_of_an_output_is_heard(
+    def test_the_field_from_of_an_output_changes_the_plan_or_is_refused(
         self, world: World, launch: str, nodes: Any
     ) -> None:
         """The default is one of the two values; the other value gives another plan, or is refused."""

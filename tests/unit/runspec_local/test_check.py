@@ -42,7 +42,7 @@ def test_a_store_path_outside_its_root_is_refused(scheme: str) -> None:
 
 
 @pytest.mark.parametrize(("reason", "count"), [("oom", 1), ("image", 1), ("timeout", 0)])
-def test_a_rule_that_nothing_here_can_follow_is_refused(reason: str, count: int) -> None:
+def test_a_retry_rule_for_a_reason_that_local_lacks_is_refused(reason: str, count: int) -> None:
     rules = [{"reason": reason, "action": "retry"}]
 
     assert len(told({"retry": {"attempts": 2, "on": rules}})) == count

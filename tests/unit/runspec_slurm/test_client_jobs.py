@@ -200,7 +200,7 @@ def test_a_run_that_the_controller_has_forgotten_is_told_from_the_workspace(
     assert printed(again(client), "old-1") == b"hello\n"
 
 
-def test_a_job_that_was_forgotten_before_its_word_came_has_not_failed_yet(
+def test_a_job_that_slurm_forgot_before_its_record_is_visible_has_not_failed(
     client: SlurmClient,
 ) -> None:
     """MinJobAge may be less than what a file server's clients take to see what others wrote."""
