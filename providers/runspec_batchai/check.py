@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from runspec_azure.resources import vm_sizes
 from runspec_batchai import infrastructure as clusters, resources, store_volumes
@@ -249,14 +249,17 @@ def _program(decision: Decision, spec: Spec) -> Iterator[Problem]:
         what = "Batch AI sets no limits of processes"
         hint = "remove it, or call ulimit in run, which can set less than the machine allows"
         yield Problem(("ulimits",), what, hint, at="key")
-    for key, value in options.toolkit_settings.items():
-        if key not in toolkits.fields(name):
-            known = toolkits.fields(name)
+    yield from _toolkit_settings(name, options.toolkit_settings)
+
+
+def _toolkit_settings(name: str, settings: Mapping[str, str]) -> Iterator[Problem]:
+    at: Path = ("providers", "azure-batch-ai", "toolkit_settings")
+    known = toolkits.fields(name)
+    for key, value in settings.items():
+        if key not in known:
             hint = did_you_mean(key, known) or f"there are: {', '.join(known) or 'none'}"
-            at: Path = ("providers", "azure-batch-ai", "toolkit_settings")
             yield Problem(at, f"the toolkit {name} has no setting '{key}'", hint)
         elif key in toolkits.NUMBERS and not value.isdecimal():
-            at = ("providers", "azure-batch-ai", "toolkit_settings")
             yield Problem(at, f"{key}: '{value}' is not a whole number", "write a whole number")
 
 

@@ -137,6 +137,16 @@ def _find_source(path: str) -> str:
     return path if re.match(r"\.{1,2}(/|$)|/|~/", path) else f"./{path}"
 
 
+def _add_output(draft: Draft, bucket: str, path: str, target: str | None) -> str:
+    """Add the output for a *bucket* that the task writes at *path*; return its name."""
+    outputs = draft.spec.setdefault("outputs", [])
+    name: str = make_key(bucket, {output["name"] for output in outputs})
+    outputs.append(
+        {"name": name, "path": path, "sync": SYNC} | ({"target": target} if target else {})
+    )
+    return name
+
+
 def _take_mounts(source: ForeignMap, draft: Draft, env: dict[str, str]) -> dict[str, str]:
     """Add file mounts; return the paths in scripts that are elsewhere in a job of runspec."""
     renamed: dict[str, str] = {}
@@ -157,21 +167,15 @@ def _take_mounts(source: ForeignMap, draft: Draft, env: dict[str, str]) -> dict[
         name = _fill(storage.text("name"), env)
         store = storage.text("store", "s3").lower()
         storage.skip("persistent")
-        key = None
         if not origin and name and mode != "COPY":
-            key = make_key(name, {output["name"] for output in draft.spec.get("outputs", [])})
             bucket = _find_place(f"s3://{name}", draft) if store == "s3" else None
-            output = {"name": key, "path": place, "sync": SYNC}
-            draft.spec.setdefault("outputs", []).append(
-                output | ({"target": bucket} if bucket else {})
-            )
+            found = f"${{outputs.{_add_output(draft, name, place, bucket)}}}"
             if bucket:
                 source.notes.add(f"{target} is an output, whose saves are in {bucket}, too", at)
             else:
                 source.notes.lose(
                     f"bucket {name}", "the output is saved to the store of the profile", at
                 )
-            found = f"${{outputs.{key}}}"
         elif "://" in origin:
             if (place_in_store := _find_place(origin, draft)) is None:
                 why = "it is in another store: copy it to the profile's, and mount store://PLACE"

@@ -257,7 +257,13 @@ def _offered(
     if not options.instance_types:
         yield _gpus_offered({name for name, _ in offers}, zones)
         return
-    wanted = options.instance_types
+    yield from _named_offered(options.instance_types, offers, zones)
+
+
+def _named_offered(
+    wanted: Sequence[str], offers: AbstractSet[tuple[str, str]], zones: Sequence[str]
+) -> Iterator[Finding]:
+    """Check that each of the instance types *wanted* is among *offers*, which are pairs of a type and a zone."""
     nowhere = [name for name in wanted if not any((name, zone) in offers for zone in zones)]
     # A type that one zone lacks is no mistake, but jobs wait longer for it.
     some = [name for name in wanted if name not in nowhere]
