@@ -206,7 +206,8 @@ class SupportsRelease(Protocol):
         `end_causes.RELEASED` as the cause. A node that waits for a machine waits no more, and none is started by
         itself. In `state` such a node is CANCELLED, with `end_causes.AWAY` as the reason, and no failure of the run.
         A node of *back* that has not left yet is returned as leaving, and stays away until a later call. Called again
-        until none is leaving; what was done is not done again. With no nodes it changes nothing.
+        until none is leaving; what was done is not done again. With no nodes it changes nothing, and returns as away
+        also nodes that an interrupted call has brought back in part: another machine has no record of it.
 
         A service that cannot start nodes again says so in `Released.never_back`, and is never asked for *back*.
 
