@@ -10,7 +10,6 @@ from runspec_aws import lookup, resources, timing
 from runspec_aws.cleanup import OrphanFinder, Reconciler
 from runspec_aws.errors import code_of, translated
 from runspec_aws.infrastructure import built_image
-from runspec_aws.infrastructure.image_build import build_and_push
 from runspec_aws.logs import CloudStream, Logs
 from runspec_aws.naming import s3
 from runspec_aws.options import AwsOptions
@@ -20,6 +19,7 @@ from runspec_aws.store import objects, publish
 from runspec_aws.store.layout import AGENT_SHA256
 from runspec_aws.task_stop import Releases
 from runspec_aws.timing import Clock, Timing
+from runspec_images.image_build import BUILD, build_and_push
 from runspec_jobs.provider import (
     Bundle,
     Client,
@@ -176,10 +176,9 @@ class AwsClient:
         self._tell = tell
 
     def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
-        if request.operation == "build_image":
-            wanted = {key: request.params[key] for key in ("image", "file", "platform")}
-            login = built_image.login(self.session, wanted["image"])
-            return build_and_push(bundle, **wanted, login=login, tell=self._tell, progress=progress)
+        if request.operation == BUILD:
+            login = built_image.login(self.session, request.params["image"])
+            return build_and_push(bundle, request.params, login, self._tell, progress)
         self.files.put_folder(request.params["Key"], bundle, progress)
         return lookup.named(request)
 

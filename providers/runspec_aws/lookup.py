@@ -9,8 +9,8 @@ from typing import Any
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_aws.errors import FORBIDDEN, code_of, got, translated
 from runspec_aws.infrastructure import built_image, compute_environments
-from runspec_aws.infrastructure.image_build import find_built
 from runspec_aws.session import Session
+from runspec_images.image_build import BUILD, find_built
 from runspec_jobs.provider import Finding, RemoteError, Request, Response, RunspecError
 
 LEAVING = ("DELETING", "DELETED")
@@ -194,7 +194,7 @@ FINDERS: Mapping[str, Callable[[Session, Mapping[str, Any]], Response | None]] =
     "register_job_definition": definition,
     "create_secret": _secret,
     "create_repository": _repository,
-    "build_image": _built,
+    BUILD: _built,
     "put_secret_value": _nothing,
 }
 

@@ -11,6 +11,7 @@ from runspec_aws.naming import partition
 from runspec_aws.options import OWN_GROUP, AwsOptions
 from runspec_aws.resources import asks_region
 from runspec_aws.store import run_secrets
+from runspec_images.image_build import BUILD
 from runspec_jobs.provider import Request, Step, requests_of
 from runspec_jobs.provider.job_manifest import list_foreign
 
@@ -228,7 +229,7 @@ def _repositories(images: Iterable[str], options: AwsOptions) -> list[str]:
 
 
 def _built(requests: Iterable[Request]) -> list[str]:
-    return [r.params["image"] for r in requests if r.operation == "build_image"]
+    return [r.params["image"] for r in requests if r.operation == BUILD]
 
 
 def _made_secrets(requests: Iterable[Request], options: AwsOptions) -> list[str]:

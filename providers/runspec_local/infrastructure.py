@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
 import shutil
 import string
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from runspec_agent.base import file_lock
-from runspec_agent.base.light_typing import NamedTuple
+from runspec_images.engine_login import EngineOptions, write_login
+from runspec_images.image_build import make_build_line, run_engine
 from runspec_jobs.provider import RemoteError
-from runspec_jobs.provider.job_manifest import RECIPES
-from runspec_jobs.provider.registry_login import docker_auth
-from runspec_local.session import container_engine
 from runspec_local.session.uv import Told, Uv
 from runspec_local.supervisor import process
 
@@ -145,8 +140,6 @@ RUN PIP_CONSTRAINT=/.runspec-build/build-constraints.txt PIP_DISABLE_PIP_VERSION
     PIP_ROOT_USER_ACTION=ignore PIP_BREAK_SYSTEM_PACKAGES=1 \\
     python3 -m pip install --no-cache-dir -r /.runspec-build/requirements.txt
 """
-# How pip reaches an index depends on this machine; the build gets these settings, and the image does not keep them.
-PASSED = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 
 
 def build_image(
@@ -170,12 +163,8 @@ def build_image(
     (context / "requirements.txt").write_text("".join(f"{line}\n" for line in requirements))
     limits = "".join(f"{line}\n" for line in build_constraints)
     (context / "build-constraints.txt").write_text(limits)
-    line = [name, "build", "--network", "host", "--tag", image]
-    for variable in PASSED:
-        if variable in os.environ:
-            line += ["--build-arg", variable]
-    line += ["--file", str(context / "Containerfile"), str(context)]
-    said = _run(line, tell)
+    more = ("--network", "host")
+    said = run_engine(make_build_line(name, image, context, "Containerfile", more), tell)
     shutil.rmtree(context, ignore_errors=True)
     if said is not None:
         message = f"cannot add the requirements to {base}: {said}"
@@ -192,32 +181,11 @@ def build_context(
     Raise RemoteError with the engine's last line of output. The ignore file of the context is in the folder, and the
     engine reads it again.
     """
-    recipe = file or next(each for each in RECIPES if (context / each).is_file())
-    line = [name, "build", "--tag", image]
-    for variable in PASSED:
-        if variable in os.environ:
-            line += ["--build-arg", variable]
-    said = _run([*line, "--file", str(context / recipe), str(context)], tell)
+    line = make_build_line(name, image, context, file)
+    said = run_engine(line, tell)
     if said is not None:
+        recipe = line[-2].rpartition("/")[2]
         raise RemoteError(f"cannot build the image: {said}", f"see {recipe}, and repeat apply")
-
-
-def _run(line: Sequence[str], tell: Callable[[str], None]) -> str | None:
-    """Run *line* and pass its output to *tell*; return the last line of output if it fails, else None."""
-    lines = []
-    with subprocess.Popen(
-        line,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=container_engine.AWAY,
-        text=True,
-        errors="replace",
-    ) as process:
-        assert process.stdout is not None, "BUG: it is a pipe"
-        for text in process.stdout:
-            lines.append(text.rstrip())
-            tell(lines[-1])
-    return container_engine.last_line("\n".join(lines)) if process.returncode else None
 
 
 # The login at a private registry while an image is pulled: a file for the engine, which only its owner can read.
@@ -227,13 +195,6 @@ def _run(line: Sequence[str], tell: Callable[[str], None]) -> str | None:
 
 
 BEGIN = "login-"
-
-
-class EngineOptions(NamedTuple):
-    """Options of an engine, *before* and *after* the command."""
-
-    before: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
 
 
 @contextlib.contextmanager
@@ -247,31 +208,7 @@ def login_options(
         return
     begin = f"{BEGIN}{os.getpid()}-{process.start_ticks(os.getpid())}-"
     with tempfile.TemporaryDirectory(prefix=begin, dir=root) as folder:
-        file = Path(folder, "config.json")  # docker's name
-        content = docker_auth(login)
-        if engine == "docker":
-            content |= _context(Path(folder))
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as text:
-            json.dump(content, text)
-        if engine == "docker":
-            yield EngineOptions(before=("--config", folder))
-        else:
-            yield EngineOptions(after=("--authfile", str(file)))
-
-
-def _context(folder: Path) -> dict[str, Any]:
-    """Link docker's contexts into *folder*, and return the setting that names the one in use.
-
-    A context says where the daemon is: https://docs.docker.com/engine/manage-resources/contexts/
-    """
-    own = Path(os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker"))
-    try:
-        name = json.loads((own / "config.json").read_text())["currentContext"]
-    except (OSError, ValueError, LookupError, TypeError):
-        # Without a file of docker's, its default context is in use.
-        return {}
-    (folder / "contexts").symlink_to(own / "contexts")
-    return {"currentContext": name}
+        yield write_login(engine, Path(folder), login)
 
 
 def _remove_left(root: Path) -> None:

@@ -17,9 +17,9 @@ from runspec_aws.infrastructure.compute_environments import (
     QUEUE as QUEUES,
     deletion,
 )
-from runspec_aws.infrastructure.image_registry import Login
 from runspec_aws.options import AwsOptions
 from runspec_aws.status.nodes import STATES
+from runspec_images.registry_logins import Login
 from runspec_jobs.provider import (
     Conflict,
     CredentialsError,

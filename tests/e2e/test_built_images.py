@@ -1,16 +1,18 @@
-"""Images that jobs on AWS Batch have built, in a real registry, pushed by podman and pulled by what runs the jobs."""
+"""Images that jobs on AWS Batch have built, in a real registry; podman pushes and pulls them."""
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from runspec_aws.infrastructure import image_build
 from runspec_emulators.aws.region import Objects, Region
+from runspec_images import image_build
 from runspec_jobs.cli.app import run
 from tests.e2e.test_podman import IMAGE, podman as podman
 from tests.support import open_registry, private_registry
@@ -52,6 +54,10 @@ def region(
     own_profile().write_text(json.dumps({"providers": {"aws-batch": settings}}))
     yield found
     found.close()
+
+
+def run_podman(*words: str) -> None:
+    subprocess.run(["podman", *words], check=True, capture_output=True)
 
 
 def context(folder: Path, message: str) -> None:
@@ -107,7 +113,7 @@ def test_a_push_that_was_killed_is_repeated_and_the_password_is_nowhere(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(image_build, "find_built", killed)
+        patch.setattr(image_build, "read_digest", killed)
         run(["apply", write("cat /message", **BUILD)])
     found = ended(capsys, "job.yaml")
 
@@ -115,6 +121,25 @@ def test_a_push_that_was_killed_is_repeated_and_the_password_is_nowhere(
     assert len(open_registry.tags(tmp_path / "registry")) == 1
     holding = private_registry.holding_password(tmp_path)
     assert [path.name for path in holding] == ["login.json"]
+
+
+def test_a_push_of_another_machine_in_between_changes_no_job(
+    region: Region, images: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tag then names what that machine has pushed, and the job the image that was built for it."""
+    context(tmp_path, "one\n")
+    read = image_build.read_digest
+
+    def overtake(*words: Any) -> str | None:
+        name = open_registry.tags(tmp_path / "registry")[0]
+        run_podman("tag", IMAGE, f"{images}/team/jobs:{name}")
+        run_podman("push", "--tls-verify=false", f"{images}/team/jobs:{name}")
+        return read(*words)
+
+    monkeypatch.setattr(image_build, "read_digest", overtake)
+    found = ended(capsys, write("cat /message", **BUILD))
+
+    assert (found["state"], last_line(capsys)) == ("succeeded", "one")
 
 
 def test_a_push_without_a_login_names_the_command_to_log_in(

@@ -34,6 +34,7 @@ PACKAGES = {
 }
 PROVIDERS = {f.relative_to(ROOT).parts[1] for f in ROOT.glob("providers/**/provider.py")}
 DATA = {"runspec_ec2"}  # what several providers share
+SHARED = {"runspec_images"}  # the same, with effects
 IMPORTERS = {"runspec_imports"}  # of formats that belong to no provider
 
 
@@ -117,7 +118,7 @@ def test_every_provider_stands_in_the_import_contracts(contract: str) -> None:
 
 
 def test_every_provider_may_go_through_the_one_door() -> None:
-    rooms = PROVIDERS | DATA | IMPORTERS
+    rooms = PROVIDERS | DATA | SHARED | IMPORTERS
     wanted = {
         f"{name} -> runspec_jobs.provider{groups}"
         for p in rooms

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from runspec_aws.decision import Decision
-from runspec_aws.infrastructure.image_build import name_built
-from runspec_aws.infrastructure.image_registry import Login, parse_name
 from runspec_aws.naming import partition, tags
 from runspec_aws.options import AwsOptions
+from runspec_images.image_build import name_built, plan_build, refuse_rehearsal
+from runspec_images.image_registry import parse_name
+from runspec_images.registry_logins import Login
 from runspec_jobs.provider import Facts, NoAnswer, Problem, Request, Scope, Spec, Step
 from runspec_jobs.provider.job_manifest import CONTEXT
 
@@ -25,18 +26,15 @@ ECR = re.compile(
 ACCOUNT = re.compile(r"arn:[a-z-]+:iam::([0-9]{12}):")
 OWN = "runspec/"  # as the names of repositories begin that runspec makes
 PLATFORMS = {"arm64": "linux/arm64"}
-REHEARSED = "rehearsal.invalid/images"
 
 
 def problems(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     """Yield what hinders the push of an image that *spec* has built."""
+    yield from refuse_rehearsal(spec, options.images)
     if spec.container.build is None:
         return
     at = ("container", "build")
-    if options.images == REHEARSED:
-        hint = "add --set container.build= --set container.image=NAME to rehearse with an image"
-        yield Problem(at, "a rehearsal builds and pushes no image", hint, at="key")
-    elif repository(spec, options) is None:
+    if repository(spec, options) is None:
         message = "the profile names no account whose ECR gets the image"
         hint = "set images: HOST/REPOSITORY in the profile, or job_role"
         yield Problem(at, message, hint, at="key")
@@ -74,7 +72,7 @@ def steps(spec: Spec, decision: Decision, facts: Facts) -> Iterator[Step]:
     named, build = image(spec, decision, facts), spec.container.build
     if named is None or build is None:
         return
-    name, source = parse_name(named), facts.sources[CONTEXT]
+    name = parse_name(named)
     undo, where = None, {"repositoryName": name.repository}
     if not facts.options.images:
         own = tags(facts.options, kind="images", job=spec.name)
@@ -89,18 +87,7 @@ def steps(spec: Spec, decision: Decision, facts: Facts) -> Iterator[Step]:
     if at_ecr := ECR.fullmatch(name.host):
         image_id = {"registryId": at_ecr["account"], "imageIds": [{"imageTag": name.reference}]}
         undo = Request("ecr", "batch_delete_image", {**where, **image_id})
-    do = Request(
-        "registry",
-        "build_image",
-        {
-            "image": named,
-            "file": build.file,
-            "platform": _platform(decision),
-            "context": {"$file": CONTEXT},
-        },
-    )
-    title = f"build {build.context} ({source.counted}, {source.bytes:,} bytes) and push {named}"
-    yield Step("image", title, Scope.SITE, do, undo)
+    yield plan_build(spec, named, _platform(decision), facts, undo)
 
 
 def login(session: Session, named: str) -> Login | None:

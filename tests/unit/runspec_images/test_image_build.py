@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from runspec_aws.infrastructure import image_build
-from runspec_aws.infrastructure.image_registry import Login
+from runspec_images import image_build
+from runspec_images.registry_logins import Login
 from runspec_jobs.provider import Unavailable
 
 
@@ -51,7 +51,7 @@ def test_docker_pushes_by_the_service_that_has_built(
     monkeypatch.setenv("DOCKER_CONFIG", str(own))
     login, folder = Login("me", "pw"), tmp_path / "login"
 
-    before, after = image_build.make_login_words("docker", folder, "a.example/b:1", login)
+    before, after = image_build.make_login_options("docker", folder, "a.example/b:1", login)
 
     assert (list(before), list(after)) == (["--config", str(folder)], [])
     content = json.loads((folder / "config.json").read_text())
@@ -64,7 +64,30 @@ def test_docker_pushes_by_the_service_that_has_built(
 def test_podman_gets_the_login_alone(tmp_path: Path) -> None:
     folder = tmp_path / "login"
 
-    before, after = image_build.make_login_words("podman", folder, "a.example/b", Login("me", "pw"))
+    before, after = image_build.make_login_options(
+        "podman", folder, "a.example/b", Login("me", "pw")
+    )
 
     assert (list(before), list(after)) == ([], ["--authfile", str(folder / "config.json")])
     assert [path.name for path in folder.iterdir()] == ["config.json"]
+
+
+DIGESTS = [f"sha256:{one * 64}" for one in "123"]
+
+
+def test_the_digest_of_a_push_is_what_docker_tells_last(tmp_path: Path) -> None:
+    told = [
+        f"see digest: {DIGESTS[0]} size: 5 of the layer",
+        f"runspec-1: digest: {DIGESTS[1]} size: 528",
+        f"runspec-1: digest: {DIGESTS[2]} size: 856",
+        "done",
+    ]
+
+    assert image_build.read_digest(told, tmp_path / "none") == DIGESTS[2]
+    assert image_build.read_digest(told[:1], tmp_path / "none") is None
+
+
+def test_the_digest_of_a_push_is_what_podman_writes(tmp_path: Path) -> None:
+    (tmp_path / "digest").write_text(DIGESTS[0])
+
+    assert image_build.read_digest((), tmp_path / "digest") == DIGESTS[0]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from runspec_aws.infrastructure.image_registry import Login, find_digest, find_login, parse_name
+from runspec_images.image_registry import find_digest, parse_name
+from runspec_images.registry_logins import Login, find_login
 from runspec_jobs.provider import CredentialsError, RemoteError
 from tests.support.http_server import HOST, ReceivedRequest, Reply, Server
 
@@ -149,6 +152,62 @@ def test_an_unreadable_login_is_ignored(
     (tmp_path / "config.json").write_text(json.dumps(content))
 
     assert find_login("a.example") is None
+
+
+@pytest.mark.process
+def test_identity_tokens_are_told_from_passwords(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`az acr login` writes one beside a user without a password, or gives it to a program of docker's."""
+    for name in ("REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    user = base64.b64encode(b"00000000-0000-0000-0000-000000000000:").decode()
+    known = {
+        "auths": {"a.example": {"auth": user, "identitytoken": "hush"}},
+        "credHelpers": {"b.example": "test"},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(known))
+    helper = tmp_path / "docker-credential-test"
+    helper.write_text('#!/bin/sh\necho \'{"Username": "<token>", "Secret": "hush"}\'\n')
+    helper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    found = [find_login(host) for host in ("a.example", "b.example")]
+
+    assert found == [Login("<token>", "hush", is_token=True)] * 2
+    assert "hush" not in repr(found)
+
+
+@pytest.mark.process
+def test_an_identity_token_is_exchanged_for_one_of_the_repository(server: Server) -> None:
+    """https://distribution.github.io/distribution/spec/auth/oauth/"""
+    forms: list[dict[str, str]] = []
+
+    def answer(request: ReceivedRequest) -> Reply:
+        if request.path == "/oauth2/token":
+            assert "authorization" not in request.headers
+            forms.append(dict(urllib.parse.parse_qsl(request.body.decode())))
+            return Reply(200, {}, json.dumps({"access_token": "t"}).encode())
+        if request.headers.get("authorization") == "Bearer t":
+            return FOUND
+        realm = f'realm="http://{HOST}:{server.port}/oauth2/token"'
+        scope = 'service="s",scope="repository:team/jobs:pull"'
+        return Reply(401, {"WWW-Authenticate": f"Bearer {realm},{scope}"})
+
+    server.answering = answer
+
+    assert find_digest(image(server), Login("<token>", "hush", is_token=True)) == DIGEST
+    wanted = {"grant_type": "refresh_token", "client_id": "runspec", "refresh_token": "hush"}
+    assert forms == [{"service": "s", "scope": "repository:team/jobs:pull", **wanted}]
+
+
+@pytest.mark.process
+def test_an_identity_token_is_no_password(server: Server) -> None:
+    server.answering = lambda _: Reply(401, {"WWW-Authenticate": 'Basic realm="x"'})
+
+    with pytest.raises(CredentialsError, match="wants a login"):
+        find_digest(image(server), Login("<token>", "hush", is_token=True))
 
 
 def test_names_are_read_as_docker_reads_them() -> None:

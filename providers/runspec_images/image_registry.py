@@ -8,22 +8,20 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import os
 import re
-import subprocess
 import urllib.error
 import urllib.parse
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
 
 from runspec_agent.base.light_typing import NamedTuple
+from runspec_images.registry_logins import Login, find_login
 from runspec_jobs.provider import CredentialsError, RemoteError
-from runspec_jobs.provider.registry_login import HUB, HUB_KEY, registry_of
+from runspec_jobs.provider.registry_login import HUB, registry_of
 
 ANSWER_S = 60.0
 MOST_BYTES = 4 << 20  # of a manifest: "Pushing Manifests" of the specification
 HUB_API = "registry-1.docker.io"
+CLIENT = "runspec"  # what asks for tokens, which a registry may log
 KINDS = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.oci.image.manifest.v1+json",
@@ -40,14 +38,6 @@ class Name(NamedTuple):
     host: str
     repository: str
     reference: str
-
-
-class Login(NamedTuple):
-    user: str
-    password: str
-
-    def __repr__(self) -> str:
-        return f"Login({self.user!r})"
 
 
 def parse_name(image: str) -> Name:
@@ -127,10 +117,12 @@ class _Link:
                     return None
                 raise
 
-    def _send(self, method: str, url: str, kinds: str, right: str | None = None) -> _Answer:
+    def _send(
+        self, method: str, url: str, kinds: str, right: str | None = None, form: bytes | None = None
+    ) -> _Answer:
         import urllib.request  # with the network, which a plan does without
 
-        request = urllib.request.Request(url, method=method, headers={"Accept": kinds})  # noqa: S310 - http(s)
+        request = urllib.request.Request(url, form, {"Accept": kinds}, method=method)  # noqa: S310 - http(s)
         right = right or self._right
         if right:  # not sent again to where a registry redirects
             request.add_unredirected_header("Authorization", right)
@@ -142,9 +134,12 @@ class _Link:
             return _Answer(answer.headers, body)
 
     def _log_in(self, challenge: str) -> str:
-        """Return the header for *challenge*: https://distribution.github.io/distribution/spec/auth/token/"""
+        """Return the header for *challenge*: https://distribution.github.io/distribution/spec/auth/token/
+
+        An identity token is exchanged as https://distribution.github.io/distribution/spec/auth/oauth/ says.
+        """
         basic = None
-        if self.login:
+        if self.login and not self.login.is_token:
             pair = f"{self.login.user}:{self.login.password}".encode()
             basic = f"Basic {base64.b64encode(pair).decode('ascii')}"
         if not challenge.lower().startswith("bearer "):
@@ -157,10 +152,15 @@ class _Link:
         on_machine = is_loopback(self.name.host) and is_loopback(parts.hostname or "")
         if parts.scheme != "https" and not (parts.scheme == "http" and on_machine):
             raise RemoteError(f"{self.name.host} names no address that gives tokens by TLS")
-        asked = urllib.parse.urlencode(
-            {k: v for k, v in given.items() if k in ("service", "scope")}
-        )
-        answer = json.loads(self._send("GET", f"{realm}?{asked}", "application/json", basic).body)
+        asked = {k: v for k, v in given.items() if k in ("service", "scope")}
+        if self.login and self.login.is_token:
+            asked |= {"grant_type": "refresh_token", "client_id": CLIENT}
+            form = urllib.parse.urlencode({**asked, "refresh_token": self.login.password})
+            found = self._send("POST", realm, "application/json", form=form.encode())
+        else:
+            words = urllib.parse.urlencode(asked)
+            found = self._send("GET", f"{realm}?{words}", "application/json", basic)
+        answer = json.loads(found.body)
         return f"Bearer {answer.get('token') or answer.get('access_token')}"
 
     def _refused(self) -> CredentialsError:
@@ -186,69 +186,3 @@ class _Link:
             raise RemoteError(
                 f"cannot reach the registry {host}: {reason}", transient=True
             ) from exc
-
-
-def find_login(host: str) -> Login | None:
-    """Return the login that podman or docker have for *host*.
-
-    https://github.com/containers/image/blob/main/docs/containers-auth.json.5.md
-
-    https://docs.docker.com/reference/cli/docker/login/#credential-stores
-    """
-    for file in _files():
-        try:
-            known = json.loads(file.read_text())
-        except (OSError, ValueError):
-            # Podman's file and docker's are optional; the next one may have the login.
-            continue
-        if isinstance(known, dict) and (found := _login_of(known, host)):
-            return found
-    return None
-
-
-def _files() -> Iterator[Path]:
-    env = os.environ
-    if "REGISTRY_AUTH_FILE" in env:
-        yield Path(env["REGISTRY_AUTH_FILE"])
-    home = Path(os.path.expanduser("~"))
-    yield Path(env.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}", "containers/auth.json")
-    yield Path(env.get("XDG_CONFIG_HOME") or home / ".config", "containers/auth.json")
-    yield Path(env.get("DOCKER_CONFIG") or home / ".docker", "config.json")
-
-
-def _login_of(known: Mapping[str, Any], host: str) -> Login | None:
-    key = HUB_KEY if host == HUB else host
-    for name in (host, key):
-        helper = (known.get("credHelpers") or {}).get(name)
-        if helper:
-            return _ask_helper(helper, name)
-        entry = (known.get("auths") or {}).get(name) or {}
-        if entry.get("auth"):
-            return _read_login(entry["auth"])
-    return _ask_helper(known["credsStore"], key) if known.get("credsStore") else None
-
-
-def _read_login(encoded: str) -> Login | None:
-    try:
-        user, _, password = base64.b64decode(encoded).decode().partition(":")
-    except ValueError:  # damaged, or not in base64: as if there were no login
-        return None
-    return Login(user, password)
-
-
-def _ask_helper(name: str, host: str) -> Login | None:
-    """Return what a program of docker's keeps: https://github.com/docker/docker-credential-helpers"""
-    try:
-        done = subprocess.run(
-            [f"docker-credential-{name}", "get"],
-            input=host,
-            capture_output=True,
-            text=True,
-            timeout=ANSWER_S,
-            check=True,
-        )
-        found = json.loads(done.stdout)
-        return Login(found["Username"], found["Secret"])
-    except (OSError, subprocess.SubprocessError, ValueError, LookupError):
-        # The helper is missing or has no login for this host.
-        return None
