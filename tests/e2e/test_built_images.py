@@ -1,4 +1,4 @@
-"""Images that jobs on AWS Batch have built, in a real registry; podman pushes and pulls them."""
+"""Images that jobs on AWS Batch and Azure Batch have built, in a real registry; podman pushes and pulls them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 
 from runspec_emulators.aws.region import Objects, Region
+from runspec_emulators.azure_batch.emulator import AzureBatch
+from runspec_emulators.azure_services.blob import Blobs
 from runspec_images import image_build
 from runspec_jobs.cli.app import run
 from tests.e2e.test_podman import IMAGE, podman as podman
 from tests.support import open_registry, private_registry
 from tests.support.aws.emulated_account import PROFILE, REGION, Capture, calls, ended, write
+from tests.support.azure import emulated_account as azure_account
 from tests.support.profiles import own_profile
 from tests.support.requirements import need
 
@@ -54,6 +57,24 @@ def region(
     own_profile().write_text(json.dumps({"providers": {"aws-batch": settings}}))
     yield found
     found.close()
+
+
+@pytest.fixture
+def azure(
+    images: str, podman: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[AzureBatch]:
+    need("azurite")
+    for name, value in podman.items():
+        monkeypatch.setenv(name, value)
+    open_registry.write_login(images, tmp_path / "login.json")
+    monkeypatch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "login.json"))
+    with Blobs(tmp_path / "blobs") as blobs:
+        blobs.make_container(azure_account.CONTAINER)
+        for account in azure_account.prepared(blobs, tmp_path, monkeypatch, engine="podman"):
+            profile = json.loads(own_profile().read_text())
+            profile["providers"]["azure-batch"]["images"] = f"{images}/team/jobs"
+            own_profile().write_text(json.dumps(profile))
+            yield account
 
 
 def run_podman(*words: str) -> None:
@@ -160,3 +181,36 @@ def test_a_rehearsal_pushes_nothing(region: Region, tmp_path: Path, capsys: Capt
 
     assert "a rehearsal builds and pushes no image" in capsys.readouterr().err
     assert open_registry.tags(tmp_path / "registry") == []
+
+
+def test_a_job_on_azure_batch_runs_the_image_that_was_pushed_by_its_digest(
+    azure: AzureBatch, images: str, tmp_path: Path, capsys: Capture
+) -> None:
+    """Also if the push was killed before its end was noted; a context that has not changed is not built again."""
+    context(tmp_path, "one\n")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(image_build, "read_digest", killed)
+        run(["apply", azure_account.write("cat /message", **BUILD)])
+    found = [ended(capsys, "job.yaml")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(image_build, "ENGINES", ())
+        found.append(ended(capsys, "job.yaml", "--new"))
+    said = [last_line(capsys)]
+    context(tmp_path, "two\n")
+    found.append(ended(capsys, "job.yaml", "--new"))
+    said.append(last_line(capsys))
+
+    assert [one["state"] for one in found] == ["succeeded"] * 3
+    assert said == ["one", "two"]
+    assert len(open_registry.tags(tmp_path / "registry")) == 2
+    made = azure_account.calls(azure, "Task_AddCollection")
+    named = [call["body"]["value"][0]["containerSettings"]["imageName"] for call in made]
+    assert (named[0] == named[1], len(set(named))) == (True, 2)
+    for image in named:
+        assert re.fullmatch(rf"{images}/team/jobs@sha256:[0-9a-f]{{64}}", image)
+    holding = private_registry.holding_password(tmp_path)
+    assert [path.name for path in holding] == ["login.json"]

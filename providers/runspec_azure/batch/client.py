@@ -10,7 +10,7 @@ from typing import Any
 from runspec_azure import store, store_layout
 from runspec_azure.batch import job, timing
 from runspec_azure.batch.cleanup import OrphanFinder, Reconciler, Stops
-from runspec_azure.batch.infrastructure import autoscale
+from runspec_azure.batch.infrastructure import autoscale, built_image
 from runspec_azure.batch.logs import Logs, TaskStream
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.batch.status import Tasks
@@ -21,6 +21,7 @@ from runspec_azure.session.clients import Session
 from runspec_azure.store import Blobs
 from runspec_azure.store_layout import AGENT_SHA256, STATE
 from runspec_azure.timing import CLOCK, Clock
+from runspec_images.image_build import BUILD, build_and_push, find_built
 from runspec_jobs.provider import (
     AlreadyExists,
     Bundle,
@@ -74,6 +75,7 @@ class AzureClient:
         self.releases = Releases(self.session, self.blobs, self.tasks)
         self.reconciler = Reconciler(self.tasks)
         self.logs = Logs(self.session, self.blobs, self.tasks)
+        self._tell: Callable[[str], None] = lambda text: None
         self._made_awake: set[str] = set()  # pools that requests of this client have made
 
     @property
@@ -196,6 +198,9 @@ class AzureClient:
         return self._find(step.do)
 
     def _find(self, do: Request) -> Response | None:
+        if do.operation == BUILD:
+            image = do.params["image"]
+            return find_built(image, built_image.login(self.session, image))
         path, body = do.params.get("path", {}), do.params["body"]
         if do.operation == "BlockBlob_Upload":
             return None if self.blobs.size(path["blob"]) is None else {"blob": path["blob"]}
@@ -254,7 +259,13 @@ class AzureClient:
         """Return true: a pool accepts jobs at once, and its machines start later."""
         return True
 
+    def listen(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+
     def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
+        if request.operation == BUILD:
+            login = built_image.login(self.session, request.params["image"])
+            return build_and_push(bundle, request.params, login, self._tell, progress)
         key = request.params["path"]["blob"]
         self.blobs.put_folder(key, bundle, progress)
         return {"blob": key}

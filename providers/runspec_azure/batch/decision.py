@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.resources import request
 from runspec_azure.resources.vm_sizes import GIB, gpu_type, known
+from runspec_images.image_build import name_built
 from runspec_jobs.provider import Capacity, Facts, Mount, Spec
 from runspec_jobs.provider.elastic_tasks import nodes_each, tasks_in_all
-from runspec_jobs.provider.job_manifest import limit_s
+from runspec_jobs.provider.job_manifest import CONTEXT, limit_s
 from runspec_jobs.provider.machines import ChosenMachine, MachineRequest
 
 SMALLEST = "Standard_D2ds_v5"  # for a spec that no machine holds, which `check` refuses
 # Limits of pools with inter-node communication: https://learn.microsoft.com/azure/batch/batch-quota-limit#pool-size-limits
 MOST_CONNECTED = {"batch-service": 100, "user-subscription": 80}
+PLATFORM = "linux/amd64"  # of all machines of the table
+UNKNOWN = "registry.invalid/unknown"  # an image that is not built, whose spec `check` refuses, or checks without facts
 # Lazy mounts: the store of the profile as a shared file system of the pool, read by blobfuse.
 STORE = "runspec-store"  # the name of the store among the shared file systems of the pool
 # https://learn.microsoft.com/azure/batch/virtual-file-mount#supported-configurations
@@ -47,6 +50,7 @@ class Decision:
     request: MachineRequest  # what a node needs
     machines: tuple[ChosenMachine, ...]  # the best one first; none for the pool of the profile
     image: str | None
+    built: bool  # whether runspec builds the image, which the job then names by its digest
     shm_bytes: int | None
     ulimits: Mapping[str, int]  # by name, in bytes or open files
     shared: tuple[str, ...]  # the names of the shared file systems
@@ -100,7 +104,8 @@ def decide(spec: Spec, facts: Facts) -> Decision:
         capacity=spec.cluster.capacity,
         request=machine_request,
         machines=_machines(machine_request, facts),
-        image=_image(spec),
+        image=_image(spec, facts),
+        built=spec.container.build is not None,
         shm_bytes=spec.container.shm,
         ulimits=spec.ulimits.given,
         shared=tuple(
@@ -151,8 +156,12 @@ def _machines(machine_request: MachineRequest, facts: Facts) -> tuple[ChosenMach
     return request.candidates(machine_request, options.image, facts.survey)
 
 
-def _image(spec: Spec) -> str | None:
+def _image(spec: Spec, facts: Facts) -> str | None:
     """Return the image of the job; None for one that exists on one machine only, where requirements replace it."""
+    build, repository = spec.container.build, facts.options.images
+    if build is not None:
+        is_known = repository is not None and CONTEXT in facts.sources
+        return name_built(repository, build.file, PLATFORM, facts) if is_known else UNKNOWN
     image = spec.container.image
     return None if image is None or image.startswith("localhost/") else image
 

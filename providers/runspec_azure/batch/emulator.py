@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from runspec_images.image_build import REHEARSED
 from runspec_jobs.provider import Unavailable
 from runspec_jobs.provider.types import Emulation
 
@@ -39,7 +40,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
                 f"cannot start Azurite, which runspec rehearse needs: {exc}", INSTALL
             ) from exc
         stack.callback(blobs.close)
-        settings = {**SETTINGS, **kept}
+        settings = {**SETTINGS, **kept, "images": REHEARSED}
         settings["secrets"] = {
             name: f"env:{VAULT}_{i}" if where.startswith("azure-kv:") else where
             for i, (name, where) in enumerate(dict(kept.get("secrets", {})).items())

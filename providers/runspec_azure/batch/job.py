@@ -270,13 +270,13 @@ def _container(decision: Decision) -> dict[str, Any]:
     if decision.connected:
         words.append("--network=host")  # nodes connect by the addresses of the machines
     container: dict[str, Any] = {
-        "imageName": decision.image,
+        "imageName": {"$ref": "image.image"} if decision.built else decision.image,
         "containerRunOptions": " ".join(words),
         "workingDirectory": "taskWorkingDirectory",
     }
-    if options.pool and (options.registry or options.registry_user):
+    if options.pool and (registries := pools.registries(decision)):
         # A pool of one's own need not know it: https://learn.microsoft.com/rest/api/batchservice/tasks/create-task
-        container["registry"] = pools.registry(options)
+        container["registry"] = registries[-1]
     return container
 
 

@@ -177,6 +177,11 @@ class BatchOptions(RegistryOptions):
         description="Whether machines have public IP addresses. Without them they need a `subnet` from which they "
         "reach Azure Batch and the storage account.",
     )
+    images: User[Word | None] = Field(
+        default=None,
+        description="Repository to which images of `container.build` are pushed, such as "
+        "`mine.azurecr.io/team/jobs`.",
+    )
     start_task: User[Word | None] = Field(
         default=None,
         description="Shell script that each machine runs as root, outside of containers, before its first task.",

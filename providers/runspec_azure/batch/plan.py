@@ -7,7 +7,7 @@ from typing import Any
 from runspec_azure import store_layout
 from runspec_azure.batch import job, signed
 from runspec_azure.batch.decision import Decision
-from runspec_azure.batch.infrastructure import autoscale, pool as pools
+from runspec_azure.batch.infrastructure import autoscale, built_image, pool as pools
 from runspec_azure.batch.options import BatchOptions
 from runspec_jobs.provider import Facts, Spec, Step
 from runspec_jobs.provider.commands import argv
@@ -34,6 +34,7 @@ def steps(decision: Decision, spec: Spec, run: str, facts: Facts) -> tuple[Step,
     }
     return (
         *store_layout.steps(spec, facts),
+        *built_image.steps(decision, spec, facts),
         *pools.steps(decision),
         *autoscale.wake(decision, run, pool),
         store_layout.record(spec, run, facts, shape=decision.shape, **in_record),

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from runspec_agent.base.light_typing import NamedTuple
+from runspec_azure.batch.infrastructure import built_image
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import account
 from runspec_jobs.provider import Step
@@ -35,7 +36,8 @@ class Right(NamedTuple):
 
 
 def policy(steps: Iterable[Step], options: BatchOptions, *, of_job: bool) -> Mapping[str, Any]:
-    rights = _identity(tuple(steps), options) if of_job else _login(options)
+    listed = tuple(steps)
+    rights = _identity(listed, options) if of_job else _login(listed, options)
     to = (options.identity or "nobody: the job uses a signature") if of_job else "the login"
     return {"to": to, "roles": [right.shown() for right in dict.fromkeys(rights)]}
 
@@ -47,7 +49,7 @@ def doctor_policy(options: BatchOptions) -> Mapping[str, Any]:
     return {"to": "the login", "roles": [right.shown()]}
 
 
-def _login(options: BatchOptions) -> Iterator[Right]:
+def _login(steps: tuple[Step, ...], options: BatchOptions) -> Iterator[Right]:
     """Yield the roles of the login. Keys need none, but the Resource Manager accepts no keys."""
     makes = bool(options.identity) and not options.pool
     if makes or not options.batch_key:
@@ -61,6 +63,9 @@ def _login(options: BatchOptions) -> Iterator[Right]:
             yield Right("Storage Blob Delegator", where, "signatures for jobs")
     if options.identity and makes:
         yield Right("Managed Identity Operator", options.identity, "to assign it to pools")
+    for host in built_image.list_pushed(steps):
+        if not (options.registry_user and host == options.registry):
+            yield Right("AcrPush", f"registry {host}", "images of container.build")
     if options.subscription:
         where = f"/subscriptions/{options.subscription}"
         yield Right("Reader", where, "VM sizes and quotas, for doctor and plan")

@@ -198,17 +198,9 @@ def secret(source: str | None) -> str | None:
     """Return the account's key that is stored at *source*, `env:NAME` or `file:/path`; None if *source* is None."""
     if source is None:
         return None
-    kind, _, name = source.partition(":")
-    if kind not in ("env", "file"):
-        raise CredentialsError(f"cannot read a key from '{kind}:'", "use env:NAME or file:/path")
+    value = read_stored(source, "the account's key")
     try:
-        path = Path(name).expanduser()
-        value = os.environ[name] if kind == "env" else path.read_text(encoding="utf-8")
-    except (KeyError, OSError, UnicodeDecodeError) as exc:
-        hint = f"export {name}" if kind == "env" else f"write the account's key into {name}"
-        raise CredentialsError(f"cannot find the key {source}", hint) from exc
-    try:
-        known = base64.b64decode(value.strip(), validate=True)
+        known = base64.b64decode(value, validate=True)
     except ValueError:
         known = b""
     if not known:  # the message must not contain the value
@@ -216,6 +208,20 @@ def secret(source: str | None) -> str | None:
         raise CredentialsError(
             message, "copy the key from the portal: open the account, then Keys or Access keys"
         )
+    return value
+
+
+def read_stored(source: str, what: str) -> str:
+    """Return *what* is stored at *source*, `env:NAME` or `file:/path`, without white space around it."""
+    kind, _, name = source.partition(":")
+    if kind not in ("env", "file"):
+        raise CredentialsError(f"cannot read a key from '{kind}:'", "use env:NAME or file:/path")
+    try:
+        path = Path(name).expanduser()
+        value = os.environ[name] if kind == "env" else path.read_text(encoding="utf-8")
+    except (KeyError, OSError, UnicodeDecodeError) as exc:
+        hint = f"export {name}" if kind == "env" else f"write {what} into {name}"
+        raise CredentialsError(f"cannot find the key {source}", hint) from exc
     return value.strip()
 
 

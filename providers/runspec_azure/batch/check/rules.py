@@ -10,6 +10,7 @@ from runspec_agent.base.light_typing import NamedTuple
 from runspec_azure.batch import signed
 from runspec_azure.batch.check import access, notes
 from runspec_azure.batch.decision import Decision, explain_copies
+from runspec_azure.batch.infrastructure import built_image
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import setting
 from runspec_azure.resources import request, vm_sizes
@@ -17,7 +18,6 @@ from runspec_azure.resources.vm_sizes import Machine
 from runspec_jobs.provider import Capacity, Facts, Problem, Spec, did_you_mean
 from runspec_jobs.provider.machines import GPU_MULTIPLE, MachineRequest, explain_other_chip
 from runspec_jobs.provider.spec_checks import (
-    check_build,
     check_disk_tier,
     check_entrypoint,
     check_pulled,
@@ -59,7 +59,6 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _words(spec)
     yield from _size(spec)
     yield from _container(decision, spec)
-    yield from check_build(spec)
     yield from check_entrypoint(
         spec, "Azure Batch does not tell a task the ENTRYPOINT that runspec replaces"
     )
@@ -67,7 +66,7 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from check_disk_tier(spec, vm_sizes.LOCAL_TIERS, vm_sizes.LOCAL_DISK, FASTER_DISK)
     yield from refuse_rules(spec, REFUSED)
     yield from refuse_growth(spec, "all attempts of a task have a whole machine of the same pool")
-    if spec.container.image is None:
+    if spec.container.image is None and spec.container.build is None:
         why = "on a machine of Azure Batch without an image; what is written there is lost"
         yield from literal_paths(spec, why)
     if facts.complete:
@@ -83,6 +82,7 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
         if options.files == "signed":
             yield from signed.problems(spec, options)
         yield from _profile(spec, options)
+        yield from built_image.problems(spec, options)
         yield from access.problems(decision, spec)
         yield from _mounts(spec, options)
         yield from access.check_secrets(spec, options)
@@ -386,8 +386,9 @@ def _too_much(decision: Decision, spec: Spec, facts: Facts) -> Problem:
 
 def _registry(decision: Decision) -> Iterator[Problem]:
     """https://learn.microsoft.com/azure/container-registry/anonymous-pull-access"""
-    host = (decision.image or "").partition("/")[0]
-    if host.endswith(".azurecr.io") and host != decision.options.registry:
+    host, options = (decision.image or "").partition("/")[0], decision.options
+    by_identity = decision.built and options.identity
+    if host.endswith(".azurecr.io") and host != options.registry and not by_identity:
         message = f"{host} refuses anonymous pulls by default: set registry in the profile"
         yield Problem(("container", "image"), message, severity="note")
 

@@ -9,8 +9,9 @@ from runspec_azure.batch.decision import STORE, Decision
 from runspec_azure.batch.infrastructure import autoscale, managed_pool
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import batch, pairs
-from runspec_azure.session import clouds
+from runspec_azure.session import clouds, container_registry
 from runspec_jobs.provider import Scope, Step, content_name
+from runspec_jobs.provider.registry_login import registry_of
 
 START = "/bin/sh -c 'eval \"$RUNSPEC_START_TASK\"'"
 
@@ -101,8 +102,8 @@ def _machine(decision: Decision) -> dict[str, Any]:
     }
     if decision.image:
         containers: dict[str, Any] = {"type": "dockerCompatible"}
-        if options.registry or options.registry_user:
-            containers["containerRegistries"] = [registry(options)]
+        if listed := registries(decision):
+            containers["containerRegistries"] = listed
         # The image is then on each node before its first task.
         if options.prefetch_image:
             containers["containerImageNames"] = [decision.image]
@@ -136,6 +137,19 @@ def _start(script: str) -> dict[str, Any]:
         "maxTaskRetryCount": 1,
         "waitForSuccess": True,
     }
+
+
+def registries(decision: Decision) -> list[dict[str, Any]]:
+    """Return the registries that machines log in to: that of the profile, and that of the image that runspec builds."""
+    options, listed = decision.options, list[dict[str, Any]]()
+    if options.registry or options.registry_user:
+        listed.append(registry(options))
+    host = registry_of(decision.image or "")
+    at_acr = bool(container_registry.HOST.fullmatch(host)) and host != options.registry
+    if decision.built and at_acr and options.identity:
+        identity = {"resourceId": options.identity}
+        listed.append({"registryServer": host, "identityReference": identity})
+    return listed
 
 
 def registry(options: BatchOptions) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class Container(Model):
     build: Build | None = Field(
         default=None,
         description="Builds the image in place of naming one: `{context: ./, file: Containerfile}`. Only on "
-        "`local`, with podman or docker, and on `aws-batch`, which pushes it: see runspec docs aws-batch.",
+        "`local`, with podman or docker, and on `aws-batch` and `azure-batch`, which push it: see runspec docs images.",
     )
     python: Word | None = Field(
         default=None,
