@@ -124,3 +124,30 @@ def test_a_job_goes_on_at_another_service_and_again_where_it_is(
         ]
         for one in (third, second, first):
             assert run(["destroy", "--yes", one.id]) == 0
+
+
+LINKS = """
+cd "${outputs.out}"
+if [ -e step-1 ]; then cat "$PWD/latest/step"; exit 0; fi
+mkdir step-1; echo one >step-1/step; ln -s "$PWD/step-1" latest; exit "$CODE"
+"""
+
+
+def test_absolute_links_of_a_save_lead_to_the_same_on_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the run that resumes it, and in the one that reads it."""
+    monkeypatch.chdir(tmp_path)
+    out = [{"name": "out", "path": "/job/out"}]
+    first = {**SPEC, "name": "first", "env": {"CODE": "3"}, "outputs": out, "run": LINKS}
+    (tmp_path / "first.yaml").write_text(json.dumps(first))
+    mount = {"name": "in", "source": "run://first/out", "target": "/job/in"}
+    fields = {"name": "second", "outputs": [], "mounts": [mount]}
+    second = {**SPEC, **fields, "run": 'cat "${mounts.in}/latest/step"'}
+    (tmp_path / "second.yaml").write_text(json.dumps(second))
+
+    assert run(["apply", "first.yaml"]) == 1
+    assert run(["apply", "first.yaml", "--resume", "--set", "env.CODE=0"]) == 0
+    assert run(["apply", "second.yaml"]) == 0
+
+    assert capsys.readouterr().out.splitlines()[-2:] == ["one", "one"]

@@ -169,8 +169,12 @@ class Node(NamedTuple):
         fresh = target.with_name(f".new-{target.name}")
         if fresh.exists():
             _remove(fresh)
-        self._ask_agent("output", str(store), json.dumps(saves), str(fresh))
+        self._ask_agent("output", str(store), json.dumps(saves), str(fresh), self._seen(target))
         os.rename(fresh, target)
+
+    def _seen(self, path: Path) -> str:
+        """Return the path by which the program knows *path*, which lies in the folder of this node."""
+        return f"/{path.relative_to(self.folder)}" if self.contained else str(path)
 
     def _bring_foreign(self, mount: Mapping[str, Any], env: Mapping[str, str]) -> None:
         """Copy what a store of another owner has, with the credentials that *env* and this machine have."""
@@ -204,7 +208,13 @@ class Node(NamedTuple):
             _remove(fresh)
         store = str(Path(self.job["folder"]).parent.parent)  # keys begin with runs/RUN/
         copied = self._ask_agent(
-            "resume", store, json.dumps(source), output["name"], part, str(fresh)
+            "resume",
+            store,
+            json.dumps(source),
+            output["name"],
+            part,
+            str(fresh),
+            self._seen(target),
         )
         with durable.private_log(self.log) as log:
             log.write(copied)

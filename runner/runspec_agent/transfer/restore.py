@@ -14,12 +14,16 @@ from runspec_agent.transfer.folder_walk import shown
 OWN = stat.S_IRWXU  # the mode of a folder while its content is restored
 
 
-def restore(bucket: Bucket, output: str, path: str, prefix: str, manifest: Manifest) -> None:
+def restore(
+    bucket: Bucket, output: str, path: str, prefix: str, manifest: Manifest, seen: str = ""
+) -> None:
     """Make the folder *path* contain exactly the last save, as the earlier attempt's machine may be gone.
 
+    *seen* is the path by which programs will know the folder, if it is another one: absolute links begin with it.
     Raise Failure if a file is missing or differs from what was saved, or if the disk refuses it.
     """
     made = _Restore(bucket, output, path, prefix, manifest)
+    made.seen = seen or path
     folders = sorted(manifest.shape.folders)  # each folder before the folders in it
     links = [name for name, entry in manifest.files.items() if entry.link]
     for name in folders:
@@ -38,6 +42,7 @@ class _Restore:
     ) -> None:
         self.bucket, self.output, self.path, self.prefix = bucket, output, path, prefix
         self.files, self.shape = manifest.files, manifest.shape
+        self.seen = path
 
     def told(self, do: Callable[[str], None]) -> Callable[[str], None]:
         """Return *do*, which raises Failure in place of OSError."""
@@ -82,7 +87,7 @@ class _Restore:
         link = self.shape.links.get(name)
         wanted = files.local(link.target if link is not None else self.files[name].link)
         if wanted.startswith("/"):
-            wanted = os.path.join(self.path, wanted.lstrip("/")).rstrip("/")
+            wanted = os.path.join(self.seen, wanted.lstrip("/")).rstrip("/")
         target = self.at(name)
         try:
             if os.readlink(target) == wanted:

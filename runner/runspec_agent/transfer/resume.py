@@ -12,7 +12,7 @@ from runspec_agent.store.manifest import MANIFEST, Manifest, parsed
 from runspec_agent.transfer import inputs
 from runspec_agent.transfer.restore import restore
 
-USAGE_LINE = "usage: resume STORE RECORD OUTPUT TASK/NODE TARGET"
+USAGE_LINE = "usage: resume STORE RECORD OUTPUT TASK/NODE TARGET SEEN"
 GONE = (
     "output '{}': save {} of {} is gone, as that run was destroyed: "
     "runspec apply without --resume starts from the beginning"
@@ -28,9 +28,12 @@ class Start(NamedTuple):
     output: str
     run: str
 
-    def restore(self, path: str) -> None:
-        """Make the folder *path* contain the save. Raise Failure if a file is missing or differs."""
-        restore(self.bucket, self.output, path, self.prefix, self.manifest)
+    def restore(self, path: str, seen: str = "") -> None:
+        """Make the folder *path* contain the save. Raise Failure if a file is missing or differs.
+
+        *seen* is as in `restore`.
+        """
+        restore(self.bucket, self.output, path, self.prefix, self.manifest, seen)
         text = "runspec: output '{}' begins with save {} of {}"
         number = self.manifest.saves[0].number
         print(text.format(self.output, number, self.run), file=sys.stderr)
@@ -69,11 +72,14 @@ class Resume:
         manifest = Manifest(tuple(saves[-1:]))
         return Start(bucket, prefix, manifest, output, self.record["run"])
 
-    def begin(self, output: str, path: str, task: int, node: int) -> None:
-        """Make the folder *path* contain what *output* of that node begins with, if there is anything."""
+    def begin(self, output: str, path: str, task: int, node: int, seen: str = "") -> None:
+        """Make the folder *path* contain what *output* of that node begins with, if there is anything.
+
+        *seen* is as in `restore`.
+        """
         start = self.find(output, task, node)
         if start is not None:
-            start.restore(path)
+            start.restore(path, seen)
 
     def _place(self, output: str, part: str) -> Tuple[Bucket, str]:
         """Return the bucket and the prefix at which the saves of *output* lie."""
@@ -97,11 +103,11 @@ class Resume:
 
 
 def main(argv: List[str]) -> int:
-    """Begin an output of a job of this machine, whose store is a folder."""
+    """Begin an output of a job of this machine, whose store is a folder; the job knows TARGET as SEEN."""
     import json
 
     try:
-        store, record, output, part, target = argv
+        store, record, output, part, target, seen = argv
         task, node = map(int, part.split("/"))
     except ValueError:
         raise Failure(USAGE_LINE) from None
@@ -109,7 +115,7 @@ def main(argv: List[str]) -> int:
     resume = Resume(bucket, json.loads(record), os.environ, target)
     try:
         os.makedirs(files.local(target), exist_ok=True)
-        resume.begin(output, files.local(target), task, node)
+        resume.begin(output, files.local(target), task, node, files.local(seen))
     except (Failure, OSError) as error:
         print("runspec: {}".format(error), file=sys.stderr)
         return USAGE

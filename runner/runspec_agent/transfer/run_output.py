@@ -11,17 +11,17 @@ from runspec_agent.store.folder import FolderBucket
 from runspec_agent.store.manifest import MANIFEST, OURS, parsed
 from runspec_agent.transfer.restore import restore
 
-USAGE_LINE = "usage: output STORE RECORD TARGET"
+USAGE_LINE = "usage: output STORE RECORD TARGET SEEN"
 
 
-def get(bucket: Bucket, mount: Mapping[str, Any], path: str) -> None:
+def get(bucket: Bucket, mount: Mapping[str, Any], path: str, seen: str = "") -> None:
     """Make the folder *path* contain the newest saves of the output that *mount* names.
 
-    A task or node that has saved nothing has an empty folder. Raise Failure if none has saved anything, or if a file
-    differs from what was saved.
+    *seen* is as in `restore`. A task or node that has saved nothing has an empty folder. Raise Failure if none has
+    saved anything, or if a file differs from what was saved.
     """
     if "from" in mount:
-        _get_copy(bucket, mount, path)
+        _get_copy(bucket, mount, path, seen)
         return
     copied = False
     for below, folder in _parts(mount):
@@ -30,14 +30,15 @@ def get(bucket: Bucket, mount: Mapping[str, Any], path: str) -> None:
         target = os.path.join(path, folder) if folder else path
         os.makedirs(files.local(target), exist_ok=True)  # a save may be empty
         if manifest.saves:
-            restore(bucket, mount["name"], target, key, manifest)
+            at = os.path.join(seen, folder) if seen and folder else seen
+            restore(bucket, mount["name"], target, key, manifest, at)
             copied = copied or any((manifest.files, manifest.shape.folders, manifest.shape.links))
     if not copied:
         text = "mount '{}': {} has saved nothing in this output"
         raise Failure(text.format(mount["name"], mount["run"]), USAGE)
 
 
-def _get_copy(bucket: Bucket, mount: Mapping[str, Any], path: str) -> None:
+def _get_copy(bucket: Bucket, mount: Mapping[str, Any], path: str, seen: str) -> None:
     """Restore the saves from a copy that was uploaded as one tar; it is unpacked on the disk of *path*."""
     from runspec_agent.transfer import untar  # imports the modules for tar files
 
@@ -45,7 +46,7 @@ def _get_copy(bucket: Bucket, mount: Mapping[str, Any], path: str) -> None:
     try:
         untar.unpack(bucket, mount["from"], unpacked)
         saves = FolderBucket({"RUNSPEC_STORE": "file://" + os.path.realpath(unpacked)})
-        get(saves, {name: value for name, value in mount.items() if name != "from"}, path)
+        get(saves, {name: value for name, value in mount.items() if name != "from"}, path, seen)
     finally:
         files.remove_tree(unpacked)
 
@@ -63,15 +64,15 @@ def _parts(mount: Mapping[str, Any]) -> Iterator[Tuple[str, str]]:
 
 
 def main(argv: List[str]) -> int:
-    """Bring an output for a job of this machine, whose store is a folder."""
+    """Bring an output for a job of this machine, whose store is a folder; the job knows TARGET as SEEN."""
     import json
 
     try:
-        store, record, target = argv
+        store, record, target, seen = argv
     except ValueError:
         raise Failure(USAGE_LINE) from None
     try:
-        get(FolderBucket({"RUNSPEC_STORE": "file://" + store}), json.loads(record), target)
+        get(FolderBucket({"RUNSPEC_STORE": "file://" + store}), json.loads(record), target, seen)
     except (Failure, OSError) as error:
         print("runspec: {}".format(error), file=sys.stderr)
         return USAGE

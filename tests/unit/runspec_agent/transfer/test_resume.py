@@ -11,7 +11,7 @@ import pytest
 from runspec_agent.base.job_env import Failure
 from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.store.folder import FolderBucket
-from runspec_agent.transfer import resume
+from runspec_agent.transfer import resume, run_output
 from runspec_agent.transfer.output_saver import Saver
 from runspec_agent.transfer.workdir import Workdir
 
@@ -30,6 +30,7 @@ def other(store: FolderBucket, tmp_path: Path) -> None:
     saver, folder = Saver(store), tmp_path / "other"
     (folder / "empty").mkdir(parents=True)
     os.symlink("step", folder / "latest")
+    os.symlink(folder / "empty", folder / "whole")
     saver.add("state", str(folder), f"runs/{OTHER}/outputs/state/0/0/", None, keep=2)
     for step in "123":
         (folder / "step").write_text(step)
@@ -106,11 +107,28 @@ def test_the_agent_begins_an_output_of_a_job_of_this_machine(
     record = f'{{"run": "{OTHER}", "saves": {{"state": {{"0/0": 3}}}}}}'
     words = [str(tmp_path / "store"), record, "state"]
 
-    assert resume.main([*words, "0/0", str(tmp_path / "a")]) == 0
+    assert resume.main([*words, "0/0", str(tmp_path / "a"), "/job/state"]) == 0
+    assert os.readlink(tmp_path / "a/whole") == "/job/state/empty"
     assert (tmp_path / "a/step").read_text() == "3"
     assert f"output 'state' begins with save 3 of {OTHER}" in capsys.readouterr().err
 
-    gone = [words[0], record.replace("3}", "9}"), "state", "0/0", str(tmp_path / "b")]
+    gone = [words[0], record.replace("3}", "9}"), "state", "0/0", str(tmp_path / "b"), "/b"]
     assert resume.main(gone) == 2
     with pytest.raises(Failure, match="usage: resume STORE"):
         resume.main(words)
+
+
+@pytest.mark.parametrize("nodes", [0, 1])
+def test_absolute_links_of_an_output_lead_to_where_a_job_of_this_machine_sees_it(
+    tmp_path: Path, nodes: int
+) -> None:
+    more = f', "nodes": {nodes}' if nodes else ""
+    record = (
+        f'{{"name": "x", "run": "{OTHER}", "key": "runs/{OTHER}/outputs/state/", "task": 0{more}}}'
+    )
+
+    code = run_output.main([f"{tmp_path}/store", record, str(tmp_path / "new"), "/job/in"])
+
+    inner = "node-0/" if nodes else ""
+    assert code == 0
+    assert os.readlink(tmp_path / "new" / inner / "whole") == f"/job/in/{inner}empty"

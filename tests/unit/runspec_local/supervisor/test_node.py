@@ -70,6 +70,34 @@ def test_an_incomplete_copy_of_a_mount_is_made_again(tmp_path: Path, blob: Path)
     assert (node.folder / "job/code/bin/run").read_text() == "x"
 
 
+@pytest.mark.parametrize(("engine", "seen"), [("podman", "/job/{}"), ("process", "{}/job/{}")])
+def test_what_other_runs_have_saved_is_told_where_the_program_sees_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, seen: str
+) -> None:
+    """Absolute links in it begin with that path, and not with that of the half of a copy."""
+    asked = dict[str, str]()
+
+    def ask(node: Node, verb: str, *words: str) -> bytes:
+        asked[verb] = words[-1]
+        Path(words[-2]).mkdir(parents=True)
+        return b""
+
+    monkeypatch.setattr(Node, "_ask_agent", ask)
+    output = {"name": "out", "path": "/job/out"}
+    other = {**mount(tmp_path, read_only=True), "saves": {"run": "r-0"}}
+    resume = {"run": "r-0", "saves": {"out": {"0/0": 1}}}
+    more = {"engine": engine, "outputs": [output], "mounts": [other], "resume": resume}
+    node = Node(job(tmp_path, **more), 0, 0, 1)
+    node.log.parent.mkdir(parents=True)
+
+    node.prepare()
+
+    at = str(node.folder)
+    expected = [seen.format(*[at] * (engine == "process"), name) for name in ("out", "code")]
+    assert [asked["resume"], asked["output"]] == expected
+    assert (node.folder / "job/code").is_dir()
+
+
 def test_the_host_file_is_there_without_a_launcher(tmp_path: Path) -> None:
     """As our launcher would write it."""
     node = Node(job(tmp_path), 0, 1, 1)
