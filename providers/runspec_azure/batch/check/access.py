@@ -111,6 +111,13 @@ def _signed(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
             "longer: what it writes is then lost, and it fails"
         )
         yield Problem(("provider",), message, severity="note")
+    text = spec.run or " ".join(spec.command or ())
+    if options.files == "signed" and spec.retry.attempts > 1 and "RUNSPEC_ATTEMPT" in text:
+        message = (
+            "files: signed: RUNSPEC_ATTEMPT is 1 in each attempt, since the service does not tell a task their "
+            "number: look for what an earlier attempt has saved"
+        )
+        yield Problem(("run",) if spec.run else ("command",), message, severity="note")
     if spec.timeout is None or spec.timeout <= lasts_s:
         return
     message = f"{_written(spec.timeout)}, and the job's access to its blobs ends after {ends}"

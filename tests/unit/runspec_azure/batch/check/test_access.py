@@ -132,3 +132,22 @@ def test_a_signed_job_without_a_timeout_is_told_how_long_its_urls_last(
 
     said = [one.severity for one in found if "without timeout it may run" in one.what]
     assert said == ["note"] * told
+
+
+@pytest.mark.parametrize(
+    ("fields", "files", "told"),
+    [
+        ({"retry": {"attempts": 2}}, "signed", True),
+        ({"retry": {"attempts": 2}}, "agent", False),
+        ({}, "signed", False),
+    ],
+)
+def test_a_signed_job_that_asks_which_attempt_it_is_gets_no_answer(
+    fields: dict[str, Any], files: str, told: bool
+) -> None:
+    """Azure Batch tells a task nothing about its retries, and no agent counts."""
+    more = {"run": 'exit "$RUNSPEC_ATTEMPT"', "timeout": "1h", **fields}
+    found = problems(spec(container={"image": "a:1"}, **more), files=files)
+
+    said = [(one.path, one.severity) for one in found if "RUNSPEC_ATTEMPT is 1" in one.what]
+    assert said == [(("run",), "note")] * told
