@@ -77,12 +77,13 @@ def test_what_other_runs_have_saved_is_told_where_the_program_sees_it(
     """Absolute links in it begin with that path, and not with that of the half of a copy."""
     asked = dict[str, str]()
 
-    def ask(node: Node, verb: str, *words: str) -> bytes:
-        asked[verb] = words[-1]
-        Path(words[-2]).mkdir(parents=True)
-        return b""
+    def ask(line: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+        """Stand in for the agent, whose verb is the fourth word."""
+        asked[line[3]] = line[-1]
+        Path(line[-2]).mkdir(parents=True)
+        return subprocess.CompletedProcess(line, 0, b"", b"")
 
-    monkeypatch.setattr(Node, "_ask_agent", ask)
+    monkeypatch.setattr(subprocess, "run", ask)
     output = {"name": "out", "path": "/job/out"}
     other = {**mount(tmp_path, read_only=True), "saves": {"run": "r-0"}}
     resume = {"run": "r-0", "saves": {"out": {"0/0": 1}}}
