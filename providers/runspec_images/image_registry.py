@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
 import json
 import re
 import urllib.error
 import urllib.parse
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_images.registry_logins import Login, find_login
@@ -82,6 +84,60 @@ def find_digest(image: str, login: Login | None = None) -> str | None:
     if not DIGEST.fullmatch(digest):
         raise RemoteError(f"the registry {name.host} named no digest of {image}")
     return digest
+
+
+class ImageConfig(NamedTuple):
+    """What an image runs: https://github.com/opencontainers/image-spec/blob/main/config.md#properties"""
+
+    pinned: str  # the name of the image with its digest, in place of a tag
+    content: Mapping[str, Any]  # `Entrypoint`, `Cmd`, `WorkingDir` and others
+
+
+def read_config(image: str, architecture: str, login: Login | None = None) -> ImageConfig:
+    """Return the configuration of *image* for Linux on machines of *architecture*, such as `amd64`.
+
+    Raises RemoteError if the registry has no such image, or cannot be reached, and CredentialsError if it refuses
+    *login*. Without *login*, it is the one that podman or docker have of the user.
+    """
+    name = parse_name(image)
+    link = _Link(name, login or find_login(name.host))
+    manifest, digest = _read_json(link, "manifests", name.reference, image)
+    if "manifests" in manifest:
+        digest = _choose(manifest["manifests"], architecture, image)
+        manifest, digest = _read_json(link, "manifests", digest, image)
+    if not isinstance(manifest.get("config"), dict):
+        raise RemoteError(f"the registry {name.host} has no image that runs under the name {image}")
+    content, _ = _read_json(link, "blobs", str(manifest["config"].get("digest")), image)
+    host = f"{name.host}/" if image.startswith(f"{name.host}/") else ""
+    repository = image.removeprefix(host).partition("@")[0].partition(":")[0]
+    return ImageConfig(f"{host}{repository}@{digest}", content.get("config") or {})
+
+
+def _choose(listed: Any, architecture: str, image: str) -> str:
+    wanted = {"os": "linux", "architecture": architecture}
+    for entry in listed if isinstance(listed, list) else ():
+        platform = entry.get("platform") if isinstance(entry, dict) else None
+        if isinstance(platform, dict) and wanted.items() <= platform.items():
+            return str(entry.get("digest"))
+    raise RemoteError(f"{image} has no image for linux/{architecture}")
+
+
+def _read_json(link: _Link, kind: str, reference: str, image: str) -> tuple[dict[str, Any], str]:
+    """Return a document of the registry and its digest, which is that of *reference* if it is one."""
+    answer = link.get(f"{kind}/{reference}", ",".join(KINDS) if kind == "manifests" else "*/*")
+    if answer is None:
+        hint = "check its name and tag, and that it was pushed"
+        raise RemoteError(f"the registry {link.name.host} has no image {image}", hint)
+    digest = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
+    if reference.startswith("sha256:") and reference != digest:
+        raise RemoteError(f"the registry {link.name.host} gave other bytes than {reference}")
+    try:
+        found = json.loads(answer.body)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise RemoteError(f"the registry {link.name.host} gave no description of {image}")
+    return found, digest
 
 
 class _Answer(NamedTuple):

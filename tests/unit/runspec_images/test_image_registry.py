@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import urllib.parse
@@ -11,7 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from runspec_images.image_registry import find_digest, parse_name
+from runspec_images.image_registry import (
+    ImageConfig,
+    find_digest,
+    parse_name,
+    read_config,
+)
 from runspec_images.registry_logins import Login, find_login
 from runspec_jobs.provider import CredentialsError, RemoteError
 from tests.support.http_server import HOST, ReceivedRequest, Reply, Server
@@ -116,6 +122,81 @@ def test_a_login_is_not_sent_to_where_a_registry_redirects(server: Server) -> No
     find_digest(image(server), Login("me", "pw"))
 
     assert rights == [None]
+
+
+RUNS = {"Entrypoint": ["/serve"], "Cmd": ["-v"], "WorkingDir": "/app"}
+
+
+def serve(server: Server) -> dict[str, bytes]:
+    """Have *server* give an image for two architectures, and return the bytes of what it gives by their digests."""
+    kept: dict[str, bytes] = {}
+
+    def keep(content: object) -> str:
+        body = json.dumps(content).encode()
+        digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
+        kept[digest] = body
+        return digest
+
+    config = keep({"config": RUNS})
+    ours = keep({"config": {"digest": config}, "layers": []})
+    entries = [("arm64", keep({"config": {"digest": keep({"config": {}})}})), ("amd64", ours)]
+    platforms = [
+        {"digest": digest, "platform": {"os": "linux", "architecture": architecture}}
+        for architecture, digest in entries
+    ]
+    kept["1"] = json.dumps({"manifests": platforms}).encode()
+    kept["plain"] = kept[ours]
+    kept["artifact"] = b'{"layers": []}'
+    kept["broken"] = b"<html>"
+    kept |= {"ours": ours.encode(), "config": config.encode()}
+
+    def answer(request: ReceivedRequest) -> Reply:
+        body = kept.get(request.path.rpartition("/")[2])
+        return Reply(404) if body is None else Reply(200, {}, body)
+
+    server.answering = answer
+    return kept
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("named", [":1", ":plain", "@DIGEST"])
+def test_the_entrypoint_of_an_image_is_read_for_the_processor(server: Server, named: str) -> None:
+    """The manifest may be one of many, as for images of several architectures, or the image's own."""
+    ours = serve(server)["ours"].decode()
+    repository = f"{HOST}:{server.port}/team/jobs"
+
+    found = read_config(repository + named.replace("DIGEST", ours), "amd64")
+
+    assert found == ImageConfig(f"{repository}@{ours}", RUNS)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("named", "architecture", "why"),
+    [
+        ("2", "amd64", "has no image 127.0.0.1:"),
+        ("1", "riscv64", "has no image for linux/riscv64"),
+        ("artifact", "amd64", "has no image that runs"),
+        ("broken", "amd64", "gave no description"),
+    ],
+)
+def test_an_image_without_a_configuration_is_an_error(
+    server: Server, named: str, architecture: str, why: str
+) -> None:
+    serve(server)
+
+    with pytest.raises(RemoteError, match=why):
+        read_config(f"{HOST}:{server.port}/team/jobs:{named}", architecture)
+
+
+@pytest.mark.process
+def test_a_configuration_of_another_digest_is_refused(server: Server) -> None:
+    """What a registry changes on the way would be run by the job."""
+    kept = serve(server)
+    kept[kept["config"].decode()] = b'{"config": {"Entrypoint": ["/other"]}}'
+
+    with pytest.raises(RemoteError, match="gave other bytes"):
+        read_config(f"{HOST}:{server.port}/team/jobs:1", "amd64")
 
 
 def test_the_login_is_that_of_podman_or_docker(
