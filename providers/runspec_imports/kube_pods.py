@@ -60,8 +60,8 @@ NEEDLESS = (
 NEEDLESS_IN_CONTAINER = (
     "name imagePullPolicy terminationMessagePath terminationMessagePolicy stdin stdinOnce tty"
 ).split()
-# Providers whose service runs the ENTRYPOINT itself, or does not say what it is.
-NO_ENTRYPOINT = ("aws-batch", "azure-batch", "azure-batch-ai")
+# Providers whose service runs the ENTRYPOINT itself.
+NO_ENTRYPOINT = ("aws-batch", "azure-batch-ai")
 GRACE_S = 30  # what a pod has by default
 
 

@@ -22,7 +22,7 @@ from tests.e2e.test_podman import (
     podman as podman,
     with_entrypoint,
 )
-from tests.support import ends
+from tests.support import ends, open_registry
 from tests.support.azure import emulated_account
 from tests.support.azure.emulated_account import CONTAINER, Capture
 from tests.support.profiles import own_profile
@@ -181,6 +181,42 @@ def test_the_program_runs_whatever_the_entrypoint_of_its_image(
     assert (found["state"], found["exit_code"]) == ("failed", 3)
     run(["logs", "job"])
     assert "the program runs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("files", ["agent", pytest.param("signed", marks=pytest.mark.matrix)])
+def test_the_entrypoint_of_an_image_is_read_from_its_registry(
+    files: str,
+    batch: AzureBatch,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> None:
+    """Its program, folder and words are those of the image, whose end is proven as that of any command."""
+    need("docker-registry")
+    (tmp_path / "registry").mkdir()
+    serve = 'echo "in $PWD: $0 $*"\nexit 3'
+    with open_registry.open_registry(tmp_path / "registry") as host:
+        open_registry.write_login(host, tmp_path / "login.json")
+        monkeypatch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "login.json"))
+        image = with_entrypoint(
+            f"{host}/team/serve:1", ["sh", "-c", serve, "it's"], "WORKDIR /usr/lib"
+        )
+        push = ["podman", "push", "--quiet", "--tls-verify=false", image]
+        subprocess.run(push, check=True, capture_output=True)
+        content = {
+            "apiVersion": "runspec/v1",
+            "name": "job",
+            "provider": "azure-batch",
+            "container": {"image": image, "entrypoint": "image", "args": ["a  b", "$HOME"]},
+            "providers": {"azure-batch": {"files": files}},
+        }
+        Path("job.yaml").write_text(json.dumps(content))
+
+        found = emulated_account.said(capsys, "apply", "job.yaml")
+
+    assert (found["state"], found["exit_code"]) == ("failed", 3)
+    run(["logs", "job"])
+    assert "in /usr/lib: it's a  b $HOME\n" in capsys.readouterr().out
 
 
 @pytest.mark.matrix

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
+from runspec_agent.base import image_entrypoint
 from runspec_azure import store, store_layout
 from runspec_azure.batch import job, timing
 from runspec_azure.batch.cleanup import OrphanFinder, Reconciler, Stops
@@ -22,6 +23,7 @@ from runspec_azure.store import Blobs
 from runspec_azure.store_layout import AGENT_SHA256, STATE
 from runspec_azure.timing import CLOCK, Clock
 from runspec_images.image_build import BUILD, build_and_push, find_built
+from runspec_images.image_registry import read_config
 from runspec_jobs.provider import (
     AlreadyExists,
     Bundle,
@@ -54,6 +56,7 @@ EXISTS = frozenset({"PoolExists", "JobExists", *LEAVING})
 MAKES_POOL = frozenset({"Pool_Add", "Pool_Create"})
 # Refusals of a pool that is being resized, or that another run has just scaled up.
 AWAKE = frozenset({"PoolBeingResized", "TooManyEnableAutoScaleRequests"})
+ARCHITECTURE = "amd64"  # of all machines that runspec chooses: `vm_sizes`
 OVER = frozenset({"JobCompleted", "JobBeingTerminated", "JobTerminating"})
 
 
@@ -91,6 +94,8 @@ class AzureClient:
 
     def call(self, request: Request) -> Response:
         path = request.params.get("path", {})
+        if request.operation == job.READ:
+            return self._read_entrypoint(request.params["image"])
         if request.operation == "empty_prefix":
             self.blobs.empty(request.params["prefix"])
             return {}
@@ -108,6 +113,15 @@ class AzureClient:
         if request.operation == "Pool_EnableAutoScale":
             return self._wake(request)
         return self._make(request)
+
+    def _read_entrypoint(self, image: str) -> Response:
+        """Return the shell code that runs the ENTRYPOINT of *image*, and the name of that image by its digest."""
+        config = read_config(image, ARCHITECTURE, built_image.login(self.session, image))
+        code = image_entrypoint.write(config.content)
+        if code is None:
+            hint = "write command: [program, argument] in place of entrypoint"
+            raise RemoteError(f"the image {image} has neither ENTRYPOINT nor CMD", hint)
+        return {"image": config.pinned, "code": code}
 
     def _make(self, request: Request) -> Response:
         body = self._timed(self.signer.with_urls(request.params["body"]))
@@ -195,7 +209,8 @@ class AzureClient:
             raise
 
     def find(self, step: Step) -> Response | None:
-        return self._find(step.do)
+        # What was read before a crash is read again.
+        return None if step.do.operation == job.READ else self._find(step.do)
 
     def _find(self, do: Request) -> Response | None:
         if do.operation == BUILD:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from runspec_agent.base import image_entrypoint
 from runspec_azure import store_layout
 from runspec_azure.batch import signed
 from runspec_azure.batch.decision import Decision
@@ -14,11 +15,12 @@ from runspec_azure.batch.infrastructure import pool as pools
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import batch, pairs
 from runspec_azure.session import clouds
-from runspec_jobs.provider import Scope, Spec, Step
+from runspec_jobs.provider import Request, Scope, Spec, Step
 
 # https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/create-task-collection
 AT_ONCE = 100
 RETENTION = "P7D"  # how long the files of a task are kept, if its node still exists
+READ = "read_entrypoint"  # the operation of the request
 CANCELLED = "cancelled by runspec"
 AGENT_FILE = "inside.pyz"
 
@@ -87,11 +89,32 @@ def steps(decision: Decision, spec: Spec, run: str, pool: str) -> Iterator[Step]
     for number, start in enumerate(range(0, count, AT_ONCE)):
         end = min(count, start + AT_ONCE)
         which = f"task {start}" if end - start == 1 else f"tasks {start} to {end - 1}"
-        body = {"value": [task(decision, run, i) for i in range(start, end)]}
+        body = {
+            "value": [
+                task(decision, run, i, has_entrypoint=bool(spec.container.entrypoint))
+                for i in range(start, end)
+            ]
+        }
         do = batch("Task_AddCollection", {"jobId": run}, body)
         yield Step(f"tasks-{number}", f"submit {which}", Scope.RUN, do)
     do = batch("Job_Patch", {"jobId": run}, {"onAllTasksComplete": "terminatejob"})
     yield Step("last", "set the job to end with its last task", Scope.RUN, do)
+
+
+def entrypoint(decision: Decision, spec: Spec) -> Iterator[Step]:
+    """Yield the step that reads the ENTRYPOINT of the image, which a task replaces by the agent and then runs.
+
+    No task can read it: an image does not contain its configuration.
+    """
+    image = decision.image
+    if spec.container.entrypoint and image:
+        do = Request("registry", READ, {"image": _image(decision)})
+        yield Step("entrypoint", f"read the ENTRYPOINT of {image} from its registry", Scope.RUN, do)
+
+
+def _image(decision: Decision) -> Any:
+    """Return the image of the job; one that runspec builds gets its digest from the push."""
+    return {"$ref": "image.image"} if decision.built else decision.image
 
 
 def _job(decision: Decision, spec: Spec, run: str, pool: str) -> Step:
@@ -126,18 +149,19 @@ def _environment(decision: Decision, spec: Spec, run: str) -> dict[str, Any]:
         for variable, key in spec.secrets.items()
         if not vault_url(options.secrets[key])
     }
+    variables: dict[str, Any] = {**spec.program_env, **secrets}
+    if spec.container.entrypoint:
+        variables[image_entrypoint.VARIABLE] = {"$ref": "entrypoint.code"}
     if options.files == "signed":
         listed = signed.mark(signed.READ, signed.files_key(run, options))
         return {
-            **spec.program_env,
-            **secrets,
+            **variables,
             "RUNSPEC_RUN": run,
             "RUNSPEC_FILES": listed,
             "RUNSPEC_WORDS": words(decision),
         }
     return {
-        **spec.program_env,
-        **secrets,
+        **variables,
         "RUNSPEC_RUN": run,
         "RUNSPEC_STORE": store_layout.store(options),
         "RUNSPEC_BLOB_URL": store_layout.endpoint(options),
@@ -160,8 +184,10 @@ def words(decision: Decision) -> str:
     return WORDS + gang + (DISK if decision.image else BELOW)
 
 
-def task(decision: Decision, run: str, number: int) -> dict[str, Any]:
-    """Return one task as Task_AddCollection needs it."""
+def task(
+    decision: Decision, run: str, number: int, *, has_entrypoint: bool = False
+) -> dict[str, Any]:
+    """Return one task as Task_AddCollection needs it; *has_entrypoint* if it runs that of its image."""
     options, nodes = decision.options, decision.nodes
     by_url = options.files == "signed"
     agent = signed.start(run, options) if by_url else _agent_file(options)
@@ -185,7 +211,7 @@ def task(decision: Decision, run: str, number: int) -> dict[str, Any]:
             "commonResourceFiles": [agent],
         }
     if decision.image:
-        body["containerSettings"] = _container(decision)
+        body["containerSettings"] = _container(decision, has_entrypoint)
     if _needs_root(decision):
         body["userIdentity"] = ROOT
     return body
@@ -252,7 +278,7 @@ def _constraints(decision: Decision) -> dict[str, Any]:
     return constraints
 
 
-def _container(decision: Decision) -> dict[str, Any]:
+def _container(decision: Decision, has_entrypoint: bool) -> dict[str, Any]:
     """Return the container of a task. GPUs of NVIDIA are available without an option, as this page says:
 
     https://learn.microsoft.com/en-us/azure/batch/batch-docker-container-workloads
@@ -270,7 +296,8 @@ def _container(decision: Decision) -> dict[str, Any]:
     if decision.connected:
         words.append("--network=host")  # nodes connect by the addresses of the machines
     container: dict[str, Any] = {
-        "imageName": {"$ref": "image.image"} if decision.built else decision.image,
+        # By the digest whose ENTRYPOINT was read: a tag may have moved since.
+        "imageName": {"$ref": "entrypoint.image"} if has_entrypoint else _image(decision),
         "containerRunOptions": " ".join(words),
         "workingDirectory": "taskWorkingDirectory",
     }

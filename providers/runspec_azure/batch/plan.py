@@ -39,6 +39,7 @@ def steps(decision: Decision, spec: Spec, run: str, facts: Facts) -> tuple[Step,
         *autoscale.wake(decision, run, pool),
         store_layout.record(spec, run, facts, shape=decision.shape, **in_record),
         *(signed.steps(spec, run, facts) if options.files == "signed" else ()),
+        *job.entrypoint(decision, spec),
         *job.steps(decision, spec, run, pool),
     )
 

@@ -46,10 +46,10 @@ def write(config: Mapping[str, Any]) -> Optional[str]:
     The parameters of the shell are the arguments of the job, in whose place there is the CMD if there are none.
     https://github.com/opencontainers/image-spec/blob/main/config.md
 
+    The code is one line, because engines read variables from files with a line for each.
+
     >>> print(write({"Entrypoint": ["/serve", "it's"], "Cmd": ["-v"], "WorkingDir": "/app"}))
-    cd /app || exit 126
-    [ $# -gt 0 ] || set -- -v
-    set -- /serve 'it'"'"'s' "$@"
+    cd /app || exit 126; [ $# -gt 0 ] || set -- -v; set -- /serve 'it'"'"'s' "$@"
     """
     entrypoint, command = config.get("Entrypoint") or [], config.get("Cmd") or []
     if not entrypoint and not command:
@@ -61,7 +61,11 @@ def write(config: Mapping[str, Any]) -> Optional[str]:
         lines.append("[ $# -gt 0 ] || set -- {}".format(_quoted(command)))
     if entrypoint:
         lines.append('set -- {} "$@"'.format(_quoted(entrypoint)))
-    return "\n".join(lines)
+    code = "; ".join(lines)
+    if "\n" in code:
+        escaped = code.replace("\\", "\\\\").replace("\n", "\\n")
+        return 'eval "$(printf %b {})"'.format(shlex.quote(escaped))
+    return code
 
 
 def _quoted(words: List[str]) -> str:

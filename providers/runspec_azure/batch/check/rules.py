@@ -19,7 +19,6 @@ from runspec_jobs.provider import Capacity, Facts, Problem, Spec, did_you_mean
 from runspec_jobs.provider.machines import GPU_MULTIPLE, MachineRequest, explain_other_chip
 from runspec_jobs.provider.spec_checks import (
     check_disk_tier,
-    check_entrypoint,
     check_pulled,
     foreign_problems,
     lacking,
@@ -59,9 +58,6 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _words(spec)
     yield from _size(spec)
     yield from _container(decision, spec)
-    yield from check_entrypoint(
-        spec, "Azure Batch does not tell a task the ENTRYPOINT that runspec replaces"
-    )
     yield from _limits(spec)
     yield from check_disk_tier(spec, vm_sizes.LOCAL_TIERS, vm_sizes.LOCAL_DISK, FASTER_DISK)
     yield from refuse_rules(spec, REFUSED)
@@ -130,6 +126,10 @@ def _container(decision: Decision, spec: Spec) -> Iterator[Problem]:
             yield Problem(at, message, severity="note")
     elif container.image:
         yield from check_pulled(container.image)
+    if container.entrypoint and decision.image is None:
+        message = "the job runs without the image, so it has no entrypoint"
+        hint = "write command: [program, argument]"
+        yield Problem(("container", "entrypoint"), message, hint, at="key")
     if container.requirements is not None and decision.image:
         message = (
             "the image's python3 installs the packages when the job starts, and needs venv or pip"

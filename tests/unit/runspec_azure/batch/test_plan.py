@@ -183,6 +183,25 @@ def test_a_task_is_root_where_nobody_else_can_do_it(
     assert task.get("userIdentity") == (wanted if root else None)
 
 
+@pytest.mark.parametrize("files", ["agent", "signed"])
+def test_the_entrypoint_of_an_image_is_read_before_the_job_is_made(files: str) -> None:
+    """The plan needs no registry; the job runs the image by the digest that has this ENTRYPOINT."""
+    wanted = spec(container={"image": "h.io/a:1"})
+    container = wanted.container.model_copy(update={"entrypoint": "image"})
+    wanted = wanted.model_copy(update={"command": None, "container": container})
+    steps = planned(wanted, files=files)
+
+    (read,) = (step for step in steps if step.id == "entrypoint")
+    assert read.do == Request("registry", "read_entrypoint", {"image": "h.io/a:1"})
+    assert read.title == "read the ENTRYPOINT of h.io/a:1 from its registry"
+    names = [step.id for step in steps]
+    assert names.index("entrypoint") < names.index("job")
+    variables = body(steps, "Job_Add")["commonEnvironmentSettings"]
+    assert {"name": "RUNSPEC_ENTRYPOINT", "value": {"$ref": "entrypoint.code"}} in variables
+    (task,) = body(steps, "Task_AddCollection")["value"]
+    assert task["containerSettings"]["imageName"] == {"$ref": "entrypoint.image"}
+
+
 def test_gpus_are_not_asked_for_twice() -> None:
     """A machine that has them gives them to containers: --gpus is not to be there."""
     steps = planned(spec(container={"image": "a:1"}, cluster={"gpus": 1}))

@@ -40,8 +40,8 @@ def problems(provider: str, **facts: Any) -> list[Problem]:
     return [p for p in found if p.path == ("container", "entrypoint")]
 
 
-@pytest.mark.parametrize("provider", ["aws-batch", "azure-batch"])
-def test_a_service_that_cannot_know_it_refuses_and_says_how_to_see_it(provider: str) -> None:
+@pytest.mark.parametrize("provider", ["aws-batch", "azure-batch-ai"])
+def test_a_service_that_cannot_replace_it_refuses_and_says_how_to_see_it(provider: str) -> None:
     (found,) = problems(provider)
 
     assert found.severity == "error"
@@ -77,6 +77,14 @@ CONFIGS: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
         ["a  b", "$(id)"],
     ),
     "no arguments": ({"Entrypoint": ["printf", "<%s>"], "Cmd": ["c d", "'"]}, [], ["c d", "'"]),
+    "a script of several lines": (
+        {
+            "Entrypoint": ["sh", "-c", "printf '<%s>' \\\n \"$0\" 'a\\nb'\nprintf '<%s>' \"$1\""],
+            "Cmd": ["c\n", "d"],
+        },
+        [],
+        ["c\n", "a\\nb", "d"],
+    ),
     "no ENTRYPOINT": ({"Entrypoint": None, "Cmd": ["printf", "<%s>", "e"]}, [], ["e"]),
     "arguments for a CMD": ({"Cmd": ["x"]}, ["printf", "<%s>", "f"], ["f"]),
 }
@@ -87,7 +95,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
 def test_words_reach_the_program_as_an_engine_would_pass_them(name: str) -> None:
     config, args, expected = CONFIGS[name]
     code = image_entrypoint.write(config)
-    assert code is not None
+    assert code is not None and "\n" not in code
     wanted = read("local").model_copy(
         update={"container": read("local").container.model_copy(update={"args": tuple(args)})}
     )
