@@ -239,7 +239,12 @@ class ParallelClusterClient:
 
     def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
         plain = self._of_slurm(request)
-        return self._made(lambda slurm: slurm.stage(plain, bundle, progress))
+
+        def put(slurm: SlurmClient) -> Response:
+            slurm.listen(self.tell)
+            return slurm.stage(plain, bundle, progress)
+
+        return self._made(put)
 
     def find(self, step: Step) -> Response | None:
         with _unknown():

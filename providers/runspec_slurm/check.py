@@ -9,7 +9,6 @@ from runspec_agent.base.retry_rules import grow
 from runspec_jobs.provider import Capacity, Facts, Launch, Path, Problem, Spec, did_you_mean
 from runspec_jobs.provider.machines import is_enough_gpu_memory
 from runspec_jobs.provider.spec_checks import (
-    check_build,
     foreign_problems,
     literal_paths,
     not_in_profile,
@@ -21,6 +20,7 @@ from runspec_slurm.decision import EARLY_S, Decision
 from runspec_slurm.naming import setting
 from runspec_slurm.options import SlurmOptions, count_hosts, split_partitions
 from runspec_slurm.resources import Partition
+from runspec_slurm.store import built_image
 
 ONE_DISK = "Slurm does not tell the kinds of the nodes' disks apart: a job gets those of its nodes"
 ANOTHER_DISK = (
@@ -40,10 +40,10 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _nodes(decision)
     yield from _variables(spec)
     yield from foreign_problems(spec, ("s3",))
-    yield from check_build(spec)
     if not decision.is_contained:
         yield from literal_paths(spec, "on a node of Slurm without an image")
     if facts.complete:
+        yield from built_image.problems(spec, facts)
         yield from job.check_extra_options(spec, options)
         yield from _own_words(decision, spec)
         yield from check_partition(decision, spec, facts)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from runspec_images.image_build import BUILD
 from runspec_jobs.provider import (
     Bundle,
     Client,
@@ -44,7 +45,7 @@ from runspec_slurm.queue import Queue
 from runspec_slurm.session.transport import Transport, transport
 from runspec_slurm.shell import Node
 from runspec_slurm.status.workspace_poll import WorkspacePoller
-from runspec_slurm.store import outputs, records
+from runspec_slurm.store import built_image, outputs, records
 from runspec_slurm.store.workspace import WorkspaceStore
 from runspec_slurm.timing import Clock, Timing
 
@@ -76,6 +77,7 @@ class SlurmClient:
         self.jobs = Jobs(self.store, self.queue, self.poller, options.grace)
         self.reconciler = Reconciler(self.jobs)
         self.logs = Logs(self.store, self.poller, self.jobs.record)
+        self._tell: Callable[[str], None] = lambda line: None
 
     @property
     def poll_s(self) -> float:
@@ -104,7 +106,10 @@ class SlurmClient:
                     argv = after_parents(argv, params["needs"])
                 if "after" in params:
                     argv = following(argv, params["after"])
-                return self.jobs.submit(named(argv), argv, params["script"])
+                script = params["script"]
+                if "image" in params:
+                    script = built_image.pin(script, **params["image"])
+                return self.jobs.submit(named(argv), argv, script)
             case "scancel":
                 self.jobs.cancel(params["name"])
             case other:
@@ -118,7 +123,12 @@ class SlurmClient:
         self.store.put(key, content, beside=beside)
         return {"key": key}
 
+    def listen(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+
     def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
+        if request.operation == BUILD:
+            return built_image.build(request.params, bundle, self._tell, progress)
         key = request.params["key"]
         self.store.put_folder(key, bundle, progress)
         return {"key": key}
@@ -126,6 +136,8 @@ class SlurmClient:
     def find(self, step: Step) -> Response | None:
         """Return the answer of *step* if it was done. Raise NoAnswer if the cluster cannot be reached."""
         try:
+            if step.do.operation == BUILD:
+                return built_image.find(step.do.params)
             if step.do.service == "slurm":
                 return self.jobs.find(named(step.do.params["argv"]))
             key = step.do.params["key"]

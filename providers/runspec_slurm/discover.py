@@ -37,12 +37,13 @@ containers)
 printf '\\n== containers\\n'
 part pyxis pyxis
 for engine in apptainer podman; do part "$engine" command -v "$engine"; done ;;
+machine) part machine uname -m ;;
 esac
 done
 part python version || printf '\\n== no python\\n'
 exit 0
 """
-WANTED = ("config", "mpi", "containers")
+WANTED = ("config", "mpi", "containers", "machine")
 ENGINES = ("pyxis", "apptainer", "podman")
 UNSET_MB = 1  # the default of RealMemory: https://slurm.schedmd.com/slurm.conf.html#OPT_RealMemory
 
@@ -55,7 +56,8 @@ def survey(spec: Spec, options: SlurmOptions) -> dict[str, Any]:
     depends = {
         "config": tasks_in_all(spec) > 1 or spec.cluster.gpus,
         "mpi": spec.launch is Launch.MPI and options.mpi != "mpirun",
-        "containers": spec.container.image is not None,
+        "containers": bool(spec.container.image or spec.container.build),
+        "machine": spec.container.build is not None,
     }
     wanted = [name for name in WANTED if depends[name]]
     facts = query(transport(options.host, options.ssh_options), options, wanted)
@@ -83,6 +85,8 @@ def read(text: str) -> dict[str, Any]:
         facts["partitions"] = _partitions(parts["partitions"], parts.get("nodes", ""))
     if "partitions" in parts and "containers" in parts:
         facts["containers"] = [name for name in ENGINES if name in parts]
+    if "machine" in parts:
+        facts["machine"] = parts["machine"].strip()
     if "mpi" in parts:
         facts["mpi"] = mpi_plugins(parts["mpi"])
     if "python" in parts or "no python" in parts:

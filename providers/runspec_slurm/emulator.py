@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from runspec_images.image_build import REHEARSED
 from runspec_jobs.provider import Unavailable, UsageError, did_you_mean
 from runspec_jobs.provider.types import Emulation
 from runspec_slurm.options import split_partitions
@@ -82,6 +83,7 @@ def settings(options: Mapping[str, Any], folder: Path, engine: str | None) -> di
     chosen = {key: value for key, value in options.items() if key not in OWN}
     chosen["workspace"] = str(folder / "workspace")
     chosen["python"] = sys.executable
+    chosen["images"] = REHEARSED
     chosen["container"] = "podman" if engine == "podman" else "none"
     chosen["sbatch"] = list(kept(map(str, options.get("sbatch", ()))))
     chosen["shared"] = {name: shared(folder, name) for name in dict(options.get("shared", {}))}

@@ -265,6 +265,11 @@ class SlurmOptions(RegistryOptions):
         description="What runs container images; `auto` uses what the cluster has. With `none`, the "
         "packages of `container.requirements` are installed on the node instead.",
     )
+    images: User[Word | None] = Field(
+        default=None,
+        description="Repository to which images of `container.build` are pushed, such as "
+        "`registry.example.org/team/jobs`, and from which the nodes pull them.",
+    )
     podman: User[tuple[PodmanOption, ...]] = Field(
         default=("--cgroups=disabled",),
         description="Further options of `podman run`. The default keeps the container in the cgroup that "

@@ -9,11 +9,15 @@ from runspec_jobs.provider import Facts, Parent, Request, Scope, Spec, Step, ans
 from runspec_slurm import job, timing
 from runspec_slurm.decision import Arrays, Decision
 from runspec_slurm.naming import job_step
-from runspec_slurm.store import layout
+from runspec_slurm.store import built_image, layout
+
+# enroot does since version 4.0: before, it takes what is before the @ for a user.
+TAKES_DIGESTS = ("podman", "apptainer")
 
 
 def steps(decision: Decision, spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
     return (
+        *built_image.steps(decision, spec, facts),
         *layout.steps(decision, spec, facts),
         layout.record(decision, spec, run, facts),
         *layout.secrets(spec, run, facts),
@@ -32,6 +36,8 @@ def _submit(decision: Decision, spec: Spec, run: str, array: int, facts: Facts) 
         "argv": list(job.make_argv(decision, run, array)),
         "script": job.write_script(decision, spec, run, array),
     }
+    if spec.container.build and decision.engine in TAKES_DIGESTS:
+        params["image"] = {"named": decision.image, "pinned": {"$ref": "image.image"}}
     if facts.parents:
         params["needs"] = [
             {"after": after, "job": answer_mark(one.run, step, "job")}

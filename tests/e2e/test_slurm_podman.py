@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runspec_emulators.slurm import Cluster
+from runspec_images import image_build
 from runspec_jobs.state_folder import find_runs_folder
 from tests.e2e.test_podman import (
     CANNOT_START,
@@ -22,7 +25,7 @@ from tests.e2e.test_podman import (
     podman as podman,  # a fixture
     with_entrypoint,
 )
-from tests.support import ends, private_registry, process_table
+from tests.support import ends, open_registry, private_registry, process_table
 from tests.support.container_shell import shell_in_container
 from tests.support.requirements import need
 from tests.support.slurm.project import Capture, Project, prepared
@@ -138,6 +141,49 @@ def test_an_image_of_a_private_registry_is_pulled_on_the_nodes(
             assert private_registry.holding_password(find_runs_folder()) == []
             assert project.said("destroy", "job")[0] == 0
             assert not file.exists()
+
+
+def test_an_image_that_a_job_has_built_is_pushed_and_run_by_its_digest(
+    boxes: Cluster,
+    podman: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> None:
+    """By the login of the profile, with which the nodes pull it; what has not changed is not built again."""
+    need("docker-registry")
+    monkeypatch.setenv("REGISTRY_PASSWORD", private_registry.PASSWORD)
+    for name, value in podman.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "registry").mkdir()
+    (tmp_path / "image").mkdir()
+    (tmp_path / "image" / "Containerfile").write_text(f"FROM {IMAGE}\nCOPY said /said\n")
+    (tmp_path / "image" / "said").write_text("built\n")
+    wanted: dict[str, Any] = {
+        "cluster": {"nodes": 2},
+        "container": {"build": {"context": "./image"}},
+    }
+    with open_registry.open_registry(tmp_path / "registry") as host:
+        own = {
+            "podman": [],
+            "python": "/usr/bin/python3",
+            "images": f"{host}/team/jobs",
+            "registry": host,
+            "registry_user": private_registry.USER,
+            "registry_password": "env:REGISTRY_PASSWORD",
+        }
+        for project in prepared(boxes, tmp_path, monkeypatch, capsys, **own):
+            found = [project.ended("cat /said", **wanted)]
+            assert project.log().count("built\n") == 2
+            with monkeypatch.context() as patch:
+                patch.setattr(image_build, "ENGINES", ())
+                found.append(project.ended("cat /said", "--new", **wanted))
+            job = project.jobs("%i")[-1]
+            script = boxes.run("scontrol", "write", "batch_script", job, "-")
+
+            assert [one["state"] for one in found] == ["succeeded"] * 2
+            assert re.search(rf"{host}/team/jobs@sha256:[0-9a-f]{{64}}", script)
+            assert len(open_registry.tags(tmp_path / "registry")) == 1
 
 
 def test_cancel_lets_the_program_in_a_container_save(project: Project) -> None:

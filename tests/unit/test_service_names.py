@@ -25,7 +25,7 @@ EXCEPTIONS = {
     "state/downloads.py": ("ec2", "an address from which no file may be downloaded"),
     "load/ignore.py": ("aws azure boto gcloud", "so are the files in which tools keep such keys"),
     "spec/model.py": ("slurm srun", "descriptions of fields in the reference of specs"),
-    "spec/models/container.py": ("aws azure parallelcluster slurm", "descriptions of fields"),
+    "spec/models/container.py": ("parallelcluster slurm", "descriptions of fields"),
     "spec/models/files.py": ("aws az azure s3", "stores of other owners as sources"),
     "spec/models/retry.py": ("aws parallelcluster slurm", "descriptions of fields"),
     "spec/rules.py": ("srun", "a value of the field launch"),

@@ -75,8 +75,8 @@ class Container(Model):
     )
     build: Build | None = Field(
         default=None,
-        description="Builds the image in place of naming one: `{context: ./, file: Containerfile}`. Only on "
-        "`local`, with podman or docker, and on `aws-batch` and `azure-batch`, which push it: see runspec docs images.",
+        description="Builds the image in place of naming one: `{context: ./, file: Containerfile}`. Where jobs do "
+        "not run on this machine, the image is pushed: see runspec docs images.",
     )
     python: Word | None = Field(
         default=None,

@@ -108,7 +108,7 @@ command: [echo]
 """
 
 
-@pytest.mark.parametrize("provider", ["azure-batch", "slurm", "local"])
+@pytest.mark.parametrize("provider", ["azure-batch-ai", "local"])
 def test_a_provider_that_builds_none_says_what_to_run(provider: str) -> None:
     """On this machine, that is one without an engine."""
     wanted, wrong = validate.parse_spec(reader.read(TEXT.format(provider=provider)))
