@@ -18,13 +18,16 @@ WITHIN = 200
 # What programs write is not counted: `runspec schema --reference`, tools/commands_page.py, tools/python_page.py and
 # the table of ends. The goal is 45,000: lower the bound with every page that gets shorter, and never raise it.
 GENERATED = {"reference", "commands", "python-reference", "ends"}
-MOST_WORDS = 50_400
+MOST_WORDS = 45_700
+
+
+def list_words(text: str) -> list[str]:
+    """Return the words of a page as a reader counts them: marks of tables and fences are no words."""
+    return [word for word in text.split() if re.search(r"\w", word)]
 
 
 def first_words(text: str, count: int) -> str:
-    """Return the first *count* words of a page as a reader counts them: marks of tables and fences are no words."""
-    words = [word for word in text.split() if re.search(r"\w", word)]
-    return " ".join(words[:count])
+    return " ".join(list_words(text)[:count])
 
 
 def test_there_are_twenty_questions() -> None:
@@ -47,7 +50,7 @@ def test_a_question_is_answered_where_a_reader_lands(
 
 def test_the_pages_of_our_own_stay_short_together() -> None:
     counts = {
-        name: len(manual.read_page(name).split())
+        name: len(list_words(manual.read_page(name)))
         for name in manual.list_page_names()
         if name not in GENERATED
     }

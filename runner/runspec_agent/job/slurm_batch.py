@@ -13,6 +13,22 @@ Measured behaviour of Slurm 22.05, where "all" are all processes of the job on a
 * scancel --signal=TERM --batch JOB and --signal=B:TERM@S reach this process alone.
 * SIGTERM at srun ends its step at once, so srun is never sent one here.
 * After scontrol requeue has ended with 0, the job is queued again whatever the script ends with, and at once.
+
+It needs RUNSPEC_RUN, RUNSPEC_STORE, RUNSPEC_JOB (SLURM_ARRAY_JOB_ID or SLURM_JOB_ID), RUNSPEC_TASK, RUNSPEC_ATTEMPT
+(SLURM_RESTART_COUNT + 1) and SLURM_JOB_ID, and accepts:
+
+* RUNSPEC_TIMEOUT_S, after which the program gets SIGTERM, RUNSPEC_GRACE_S for it, and the agents 120 s more to save
+* RUNSPEC_ENDS, and RUNSPEC_CLAIM for an array of a split sweep
+* RUNSPEC_SECRETS: the key of a file with the secrets, `NAME=value` and a NUL after each
+* RUNSPEC_ENVIRONMENT: a folder in the workspace, where the requirements are installed once for all nodes
+* RUNSPEC_BELOW=@: the paths of the job are below a temporary folder in TMPDIR
+* RUNSPEC_NODE_NAMES: the names of the nodes in the order of ranks, separated by commas
+* RUNSPEC_WORDS, such as RUNSPEC_RANK=SLURM_NODEID: variables of runspec that are those of the service
+* RUNSPEC_MPI: pmix or pmi2 starts the ranks by `srun --overlap --mpi=...` on the first node instead of mpirun
+
+`runs/RUN/ends/TASK/ATTEMPT/RANK` says how a node has ended, and `.../batch` how the attempt has: `{"code": 1,
+"why": null, "node": "node1", "began_s": 1.0, "ended_s": 2.0}`, and `"again"`: whether the job is to be requeued. An
+attempt without a record was ended by Slurm.
 """
 
 import json
