@@ -79,7 +79,7 @@ class Manager:
         rows: list[Mapping[str, Any]] = []
         query: dict[str, str] = {}
         while True:
-            answer = self.send("GET", path, version, query=query)[1]
+            answer = self.send("GET", path, version, None, query)[1]
             rows += answer.get("value", ())
             following = urlsplit(str(answer.get("nextLink") or ""))
             query = dict(parse_qsl(following.query))

@@ -122,7 +122,7 @@ def test_lists_of_several_pages_are_read_to_their_end(monkeypatch: pytest.Monkey
         "t": {"value": [{"name": "b"}]},
     }
 
-    def send(self: Any, method: str, path: str, version: str, query: Mapping[str, str]) -> Any:
+    def send(self: Any, method: str, path: str, version: str, body: Any, query: Any) -> Any:
         return 200, pages[query.get("$skiptoken", "")]
 
     monkeypatch.setattr(Manager, "send", send)
