@@ -16,9 +16,9 @@ QUESTIONS = [
 ]
 WITHIN = 200
 # What programs write is not counted: `runspec schema --reference`, tools/commands_page.py, tools/python_page.py and
-# the table of ends. The goal is 45,000: lower the bound with every page that gets shorter, and never raise it.
+# the table of ends. The bound is the goal: never raise it.
 GENERATED = {"reference", "commands", "python-reference", "ends"}
-MOST_WORDS = 45_700
+MOST_WORDS = 45_000
 
 
 def list_words(text: str) -> list[str]:
