@@ -26,6 +26,7 @@ class Said(NamedTuple):
     kinds: frozenset[str] = frozenset()  # of files that it says; empty for all
     beside: str = ""  # a loss that the file has, too; empty for any
     options: tuple[str, ...] = ()  # of `runspec plan`
+    settings: str = ""  # of a provider, as in `azure-batch: {tasks_per_node: 2}`
 
 
 # Services that never end, other engines of workflows, and machines to work on by hand: runspec runs jobs that end.
@@ -100,12 +101,12 @@ SAID: Mapping[str, Said] = {
     "signal_before_timeout": Said(
         "signal", "timeout: 1h\nsignal: {name: USR1, before: 2m}\nrun: echo a\n"
     ),
-    # Compose runs on one machine, as `local` does; a service needs an image in its registry.
+    # Compose runs on one machine, as `local` does; on Slurm, podman, Apptainer or Pyxis pulls what `apply` has pushed.
     "image_build": Said(
         "container.build",
         "container: {build: {context: ./image}}\ncommand: [echo, a]\n",
         engine="podman",
-        kinds=frozenset({"compose"}),
+        kinds=frozenset({"compose", "sbatch"}),
     ),
     "alt_gpu": Said("cluster.gpu_type", ALTERNATIVES),
     "gpu_memory": Said("cluster.gpu_memory", "cluster: {gpus: 1, gpu_memory: 24GiB}\nrun: echo a\n"),
@@ -156,8 +157,9 @@ SAID: Mapping[str, Said] = {
     ),
     "task_slots": Said(
         "providers.azure-batch.tasks_per_node",
-        "cluster: {cpus: 1}\nsweep: {n: 0..9}\nproviders: {azure-batch: {tasks_per_node: 2}}\ncommand: [echo, a]\n",
+        "cluster: {cpus: 1}\nsweep: {n: 0..9}\ncommand: [echo, a]\n",
         provider="azure-batch",
+        settings="azure-batch: {tasks_per_node: 2}",
     ),
     "requeue_by_script": Said("retry.attempts", "retry: {attempts: 3}\ncommand: [echo, a]\n"),
 }  # fmt: skip

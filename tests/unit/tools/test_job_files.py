@@ -17,7 +17,7 @@ HEAD = """\
 apiVersion: runspec/v1
 name: first
 provider: {said.provider}
-providers: {{local: {{engine: {said.engine}, without_gpus: true}}}}
+providers: {{local: {{engine: {said.engine}, without_gpus: true}}, {said.settings}}}
 """
 PROFILE = """\
 providers:
@@ -56,11 +56,12 @@ def test_every_setting_counted_as_expressible_has_a_spec_that_plans(
     said = job_files.SAID[loss]
     if said.engine == "podman":
         need("podman")
-    (tmp_path / "jobs.yaml").write_text(HEAD.format(said=said) + said.spec)
+    text = HEAD.format(said=said) + said.spec
+    (tmp_path / "jobs.yaml").write_text(text)
 
     assert run(["plan", "jobs.yaml", *said.options]) == 0, capsys.readouterr().err
 
-    jobs = yaml.load_all(said.spec, Loader=yaml.BaseLoader)
+    jobs = yaml.load_all(text, Loader=yaml.BaseLoader)
     assert any(has_field(job, said.field) for job in jobs)
 
 
