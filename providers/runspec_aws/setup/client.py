@@ -48,7 +48,8 @@ IN_USE = frozenset("DependencyViolation DeleteConflict DeleteConflictException".
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot.html#troubleshoot_general_eventual-consistency
 NOT_YET = frozenset(
     "NoSuchEntity InvalidVpcID.NotFound InvalidGroup.NotFound InvalidSubnetID.NotFound "
-    "InvalidRouteTableID.NotFound InvalidInternetGatewayID.NotFound NoSuchBucket".split()
+    "InvalidRouteTableID.NotFound InvalidInternetGatewayID.NotFound InvalidVpcEndpointId.NotFound "
+    "NoSuchBucket".split()
 )
 PAGE = 1000  # objects of one request: https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html
 

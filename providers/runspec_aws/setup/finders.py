@@ -1,7 +1,7 @@
 """Find what a setup makes by its name or its tags, before and after it is made, and refuse what is somebody else's.
 
-A resource with a name of ours and without the tag of a setup belongs to somebody: it is a Conflict. Of a bucket, a log
-group and an endpoint, which may be shared, one that is there is used as it is.
+A resource with a name of ours and without the tag of a setup belongs to somebody: it is a Conflict. A bucket or a log
+group that exists is used as it is, because it may be shared.
 """
 
 from __future__ import annotations

@@ -112,6 +112,22 @@ def test_an_endpoint_that_was_not_deleted_is_an_error(monkeypatch: pytest.Monkey
         connect(AwsSetup(), SURVEY, "aws-batch-abc123").call(undo)
 
 
+def test_an_endpoint_that_was_made_just_now_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For some seconds, it may be unknown to the request that adds a route table."""
+    unknown = refusal("ModifyVpcEndpoint", "InvalidVpcEndpointId.NotFound")
+    log_in(monkeypatch, modify_vpc_endpoint=unknown)
+    params = {"VpcEndpointId": "vpce-1", "AddRouteTableIds": ["rtb-1"]}
+
+    with pytest.raises(RemoteError) as caught:
+        connect(AwsSetup(), SURVEY, "aws-batch-abc123").call(
+            Request("ec2", "modify_vpc_endpoint", params)
+        )
+
+    assert caught.value.transient
+
+
 ROLE = "arn:aws:iam::111122223333:role/runspec-job-eu-central-1"
 PROFILE = "arn:aws:iam::111122223333:instance-profile/runspec-machine-eu-central-1"
 MARKED = [{"Key": MARK, "Value": "aws-batch-abc123"}]
