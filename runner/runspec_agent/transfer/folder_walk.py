@@ -53,7 +53,7 @@ class Wanted(NamedTuple):
 
     A pattern without a slash is that of a name, in any folder; with one, that of a path in the output, in which `*` may
     stand for several folders, and `**/` for none, as in other tools. A link to a folder is saved as folders are, unless
-    `exclude` has it, and a path of *include* may lead through it.
+    `exclude` has it, and a pattern with a slash may lead through it.
     """
 
     include: Sequence[str] = ()
@@ -71,10 +71,8 @@ class Wanted(NamedTuple):
         >>> [wanted.matches(path) for path in ("a/b.bam", "log/a/b", "c.tmp.bam", "d.sam")]
         [True, True, False, False]
         """
-        return self.includes(path) and not self.excludes(path)
-
-    def includes(self, path: str) -> bool:
-        return not self.include or any(_matches(path, pattern) for pattern in self.include)
+        taken = not self.include or any(_matches(path, pattern) for pattern in self.include)
+        return taken and not self.excludes(path)
 
     def excludes(self, path: str) -> bool:
         return any(_matches(path, pattern) for pattern in self.exclude)
@@ -174,7 +172,7 @@ class _Walk:
             return False
         cuts = [at for at, letter in enumerate(path) if letter == "/"]
         return any(
-            self.wanted.includes(way + path[cut:])
+            self.wanted.matches(way + path[cut:])
             for cut in cuts
             for way in self.ways.get(path[:cut], ())
         )

@@ -339,3 +339,17 @@ def test_a_save_that_fails_returns_the_code_of_its_error_and_publishes_nothing(
 
     assert str(error) in capsys.readouterr().err
     assert tree(target) == {}
+
+
+def test_a_pattern_of_exclude_may_lead_through_a_link_to_a_folder_too(
+    source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (source / "deep/er/new.tmp").write_text("new")
+    (source / "latest").symlink_to("deep/er")
+    monkeypatch.setenv(
+        folder_sync.FILES, json.dumps({"include": ["latest/*"], "exclude": ["latest/*.tmp"]})
+    )
+
+    assert saved(source, target) == 0
+
+    assert parsed((target / MANIFEST).read_bytes(), MANIFEST).files.keys() == {"deep/er/b"}
