@@ -31,7 +31,8 @@ from runspec_jobs.regex import regex
 SIGNED = "signed"  # the name of the record of a job with signed URLs, which has the code and the cause as content
 # Python reads no number of thousands of digits.
 NAME = regex(r"(\d{1,9})/(\d{1,9})/(\d{1,9})-(\d{1,9})-([a-z]+)(?:-(\d{1,9}))?", re.ASCII)
-CONTENT = regex(rb"(\d{1,9}) (\d{1,9}) ([a-z]+)(?: (\d{1,9}))?\s*")
+# Seconds by a clock that was set meanwhile, below zero or since 1970, say nothing, and hide no end of a job.
+CONTENT = regex(rb"(\d{1,9}) (\d{1,9}) ([a-z]+)(?: (?:(\d{1,9})|-?\d{1,20}))?\s*")
 OF_PEER = "another node of its task ended it"
 CURE = 'let the ENTRYPOINT of the image end with exec "$@", or use an image without one'
 

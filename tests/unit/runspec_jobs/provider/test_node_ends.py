@@ -104,6 +104,16 @@ def test_the_record_of_a_job_with_signed_urls_has_the_time_of_its_setup() -> Non
     assert ends.newest(0, 0) == NodeEnd(75, "program", 12)
 
 
+@pytest.mark.parametrize("seconds", ["-3600", "1764000000"])
+def test_a_clock_that_was_set_during_a_setup_leaves_the_end_of_the_job_known(seconds: str) -> None:
+    """A machine may start with the time of 1970, or be corrected to an earlier time."""
+    ends = Store(**{"0/signed": f"1 0 program {seconds}\n"}).ends(ends="signed")
+
+    ends.look([(0, 0, 1)])
+
+    assert ends.newest(0, 0) == NodeEnd(0, "program", None)
+
+
 @pytest.mark.parametrize("told", ["143-peer", "143-stopped"])
 def test_the_timeout_of_a_node_is_that_of_the_nodes_that_it_ended(told: str) -> None:
     """One node reaches it first. The service or the agent then ends the others, in this attempt alone."""
