@@ -87,7 +87,7 @@ def ended(path: Optional[str]) -> Optional[SetupEnd]:
     try:
         with open(path or "", "rb") as stream:
             match = re.match(rb"setup (\d{1,3})(?: (\d{1,9}))?\s", stream.read(100))
-    except OSError:  # the setup has not failed: only a failed one writes the file
+    except OSError:  # there is no setup, or it has not ended
         return None
     if match is None:
         return None
