@@ -25,6 +25,7 @@ STOPPED = 143  # the exit code of an attempt that was told to end: 128 + SIGTERM
 TOO_LONG = 124  # the exit code of a job that reached its timeout, as of timeout(1)
 LAUNCH_SIGNAL = 128 + 53  # of a job whose output or folder could not be opened, not of its program
 BY_US = "cancelled by runspec"
+FIELDS = 6  # of an attempt in the copy of a status
 
 
 def alive(state: str) -> bool:
@@ -297,7 +298,12 @@ def going(tasks: Sequence[Task], nodes_: tuple[NodeStatus, ...]) -> Status:
 
 
 def to_json(status: Status) -> dict[str, Any]:
-    """Return *status* as JSON for the workspace, because Slurm removes jobs soon after their end."""
+    """Return *status* as JSON for the workspace, because Slurm removes jobs soon after their end.
+
+    The times of setups have a place of their own, because older versions read no more than FIELDS of an attempt.
+    """
+    setups = [[attempt.setup_s for attempt in node.attempts] for node in status.nodes]
+    has_setup = any(time is not None for times in setups for time in times)
     return {
         "state": str(status.state),
         "reason": status.reason,
@@ -308,22 +314,21 @@ def to_json(status: Status) -> dict[str, Any]:
                 str(node.state),
                 node.reason,
                 node.exit_code,
-                [_list_fields(attempt) for attempt in node.attempts],
+                [list(attempt[:FIELDS]) for attempt in node.attempts],
             ]
             for node in status.nodes
         ],
+        **({"setups": setups} if has_setup else {}),
     }
-
-
-def _list_fields(attempt: Attempt) -> list[Any]:
-    """Return the fields of *attempt*; older versions read all but the last."""
-    return list(attempt if attempt.setup_s is not None else attempt[:-1])
 
 
 def from_json(said: Mapping[str, Any]) -> Status:
     """Return the status that `to_json` wrote."""
     kept = []
-    for task, rank, attempt, state, reason, code, over in said["nodes"]:
-        attempts = tuple(Attempt(*one) for one in over)
+    setups = said.get("setups") or [[None] * len(row[-1]) for row in said["nodes"]]
+    for row, times in zip(said["nodes"], setups, strict=True):
+        task, rank, attempt, state, reason, code, over = row
+        pairs = zip(over, times, strict=True)
+        attempts = tuple(Attempt(*one[:FIELDS])._replace(setup_s=time) for one, time in pairs)
         kept.append(NodeStatus(task, rank, attempt, State(state), reason, code, attempts))
     return Status(State(said["state"]), said["reason"], said["exit_code"], tuple(kept))
