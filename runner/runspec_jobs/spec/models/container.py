@@ -37,12 +37,12 @@ RECIPE = r"^(?!(.*/)?\.\.(/|$))[^/\0][^\0]*$"
 class Build(Model):
     """A container image that is built for the job from a folder beside the spec.
 
-    On `local`, podman or docker builds it before the job starts; AWS Batch also gets it in a registry. It is named by
-    the content of the context, so a second `apply` builds nothing unless a file has changed: to build anew for a base
-    image that changed, name that by its digest. `.git`, caches and what `.runspecignore` names are left out. Links that
-    leave the context, files that look like secrets, and a pattern such as `!data/small.csv` below a folder that is left
-    out are errors. The build gets the proxies of this machine, and no other arguments. `runspec destroy --shared`
-    removes the image.
+    Podman or docker of this machine builds it before the job starts. It is named by the content of the context, so a
+    second `apply` builds nothing unless a file has changed: to build anew for a base image that changed, name that by
+    its digest. `.git`, caches and what `.runspecignore` names are left out. Links that leave the context, files that
+    look like secrets, and a pattern such as `!data/small.csv` below a folder that is left out are errors. The build
+    gets the proxies of this machine, and no other arguments. `runspec destroy --shared` removes the image on `local`
+    and AWS Batch.
     """
 
     context: Annotated[Word, WithJsonSchema({"type": "string", "pattern": CONTEXT})] = Field(
@@ -108,7 +108,7 @@ class Container(Model):
     entrypoint: Literal["image"] | None = Field(
         default=None,
         description="`image` runs the ENTRYPOINT of the image with `args`, in the folder that its WORKDIR names, in "
-        "place of `command` and `run`. The image needs /bin/sh. Only on `local` and Slurm.",
+        "place of `command` and `run`. The image needs /bin/sh. A provider that cannot do so refuses it.",
     )
     args: tuple[Free, ...] = Field(
         default=(),
