@@ -169,7 +169,8 @@ class Node(NamedTuple):
         fresh = target.with_name(f".new-{target.name}")
         if fresh.exists():
             _remove(fresh)
-        self._ask_agent("output", str(store), json.dumps(saves), str(fresh), self._seen(target))
+        record = json.dumps({**saves, "seen": self._seen(target)})
+        self._ask_agent("output", str(store), record, str(fresh))
         os.rename(fresh, target)
 
     def _seen(self, path: Path) -> str:
@@ -200,7 +201,11 @@ class Node(NamedTuple):
         number = resume["saves"].get(output["name"], {}).get(part)
         if number is None:
             return
-        source = {"run": resume["run"], "saves": {output["name"]: {part: number}}}
+        source = {
+            "run": resume["run"],
+            "saves": {output["name"]: {part: number}},
+            "seen": self._seen(target),
+        }
         if "from" in resume:
             source["from"] = {part: resume["from"][part]}
         fresh = target.with_name(f".new-{target.name}")
@@ -208,13 +213,7 @@ class Node(NamedTuple):
             _remove(fresh)
         store = str(Path(self.job["folder"]).parent.parent)  # keys begin with runs/RUN/
         copied = self._ask_agent(
-            "resume",
-            store,
-            json.dumps(source),
-            output["name"],
-            part,
-            str(fresh),
-            self._seen(target),
+            "resume", store, json.dumps(source), output["name"], part, str(fresh)
         )
         with durable.private_log(self.log) as log:
             log.write(copied)

@@ -12,7 +12,7 @@ from runspec_agent.store.manifest import MANIFEST, Manifest, parsed
 from runspec_agent.transfer import inputs
 from runspec_agent.transfer.restore import restore
 
-USAGE_LINE = "usage: resume STORE RECORD OUTPUT TASK/NODE TARGET SEEN"
+USAGE_LINE = "usage: resume STORE RECORD OUTPUT TASK/NODE TARGET"
 GONE = (
     "output '{}': save {} of {} is gone, as that run was destroyed: "
     "runspec apply without --resume starts from the beginning"
@@ -103,19 +103,23 @@ class Resume:
 
 
 def main(argv: List[str]) -> int:
-    """Begin an output of a job of this machine, whose store is a folder; the job knows TARGET as SEEN."""
+    """Begin an output of a job of this machine, whose store is a folder.
+
+    The field `seen` of the record is the path by which the job knows TARGET: see `run_output.main`.
+    """
     import json
 
     try:
-        store, record, output, part, target, seen = argv
+        store, record, output, part, target = argv
         task, node = map(int, part.split("/"))
     except ValueError:
         raise Failure(USAGE_LINE) from None
     bucket = FolderBucket({"RUNSPEC_STORE": "file://" + store})
-    resume = Resume(bucket, json.loads(record), os.environ, target)
+    source = json.loads(record)
+    resume = Resume(bucket, source, os.environ, target)
     try:
         os.makedirs(files.local(target), exist_ok=True)
-        resume.begin(output, files.local(target), task, node, files.local(seen))
+        resume.begin(output, files.local(target), task, node, files.local(source.get("seen", "")))
     except (Failure, OSError) as error:
         print("runspec: {}".format(error), file=sys.stderr)
         return USAGE

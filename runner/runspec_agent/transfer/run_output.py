@@ -11,7 +11,7 @@ from runspec_agent.store.folder import FolderBucket
 from runspec_agent.store.manifest import MANIFEST, OURS, parsed
 from runspec_agent.transfer.restore import restore
 
-USAGE_LINE = "usage: output STORE RECORD TARGET SEEN"
+USAGE_LINE = "usage: output STORE RECORD TARGET"
 
 
 def get(bucket: Bucket, mount: Mapping[str, Any], path: str, seen: str = "") -> None:
@@ -64,15 +64,21 @@ def _parts(mount: Mapping[str, Any]) -> Iterator[Tuple[str, str]]:
 
 
 def main(argv: List[str]) -> int:
-    """Bring an output for a job of this machine, whose store is a folder; the job knows TARGET as SEEN."""
+    """Bring an output for a job of this machine, whose store is a folder.
+
+    The field `seen` of the record is the path by which the job knows TARGET. It is no argument, because a job keeps the
+    agent that it was submitted with, which may be older.
+    """
     import json
 
     try:
-        store, record, target, seen = argv
+        store, record, target = argv
     except ValueError:
         raise Failure(USAGE_LINE) from None
     try:
-        get(FolderBucket({"RUNSPEC_STORE": "file://" + store}), json.loads(record), target, seen)
+        mount = json.loads(record)
+        bucket = FolderBucket({"RUNSPEC_STORE": "file://" + store})
+        get(bucket, mount, target, mount.get("seen", ""))
     except (Failure, OSError) as error:
         print("runspec: {}".format(error), file=sys.stderr)
         return USAGE

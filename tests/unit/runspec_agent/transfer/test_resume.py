@@ -104,15 +104,16 @@ def test_a_copy_of_the_saves_is_read_from_a_folder_of_this_machine(
 def test_the_agent_begins_an_output_of_a_job_of_this_machine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record = f'{{"run": "{OTHER}", "saves": {{"state": {{"0/0": 3}}}}}}'
+    saves = '"saves": {"state": {"0/0": 3}}'
+    record = f'{{"run": "{OTHER}", {saves}, "seen": "/job/state"}}'
     words = [str(tmp_path / "store"), record, "state"]
 
-    assert resume.main([*words, "0/0", str(tmp_path / "a"), "/job/state"]) == 0
+    assert resume.main([*words, "0/0", str(tmp_path / "a")]) == 0
     assert os.readlink(tmp_path / "a/whole") == "/job/state/empty"
     assert (tmp_path / "a/step").read_text() == "3"
     assert f"output 'state' begins with save 3 of {OTHER}" in capsys.readouterr().err
 
-    gone = [words[0], record.replace("3}", "9}"), "state", "0/0", str(tmp_path / "b"), "/b"]
+    gone = [words[0], record.replace("3}", "9}"), "state", "0/0", str(tmp_path / "b")]
     assert resume.main(gone) == 2
     with pytest.raises(Failure, match="usage: resume STORE"):
         resume.main(words)
@@ -123,11 +124,10 @@ def test_absolute_links_of_an_output_lead_to_where_a_job_of_this_machine_sees_it
     tmp_path: Path, nodes: int
 ) -> None:
     more = f', "nodes": {nodes}' if nodes else ""
-    record = (
-        f'{{"name": "x", "run": "{OTHER}", "key": "runs/{OTHER}/outputs/state/", "task": 0{more}}}'
-    )
+    where = f'"name": "x", "run": "{OTHER}", "key": "runs/{OTHER}/outputs/state/"'
+    record = f'{{{where}, "task": 0{more}, "seen": "/job/in"}}'
 
-    code = run_output.main([f"{tmp_path}/store", record, str(tmp_path / "new"), "/job/in"])
+    code = run_output.main([f"{tmp_path}/store", record, str(tmp_path / "new")])
 
     inner = "node-0/" if nodes else ""
     assert code == 0
