@@ -107,14 +107,17 @@ class BatchSetupClient:
 
     def check_undo(self, requests: Sequence[Request], *, with_data: bool) -> Sequence[Conflict]:
         where = [(request.params["path"], request.params["version"]) for request in requests]
-        ours = [(path, version) for path, version in where if self._is_ours(path, version)]
+        marks = {path: self._read_marks(path, version) for path, version in where}
+        ours = [(path, version) for path, version in where if self.setup in marks[path]]
+        # What was deleted and made again by a later setup is deleted before, with that one.
+        known = [path for path, of in marks.items() if of]
         leaving = [path for path, _ in ours if not (with_data and path == self.names.container)]
         conflicts = [*self._list_pools()]
         if self.names.identity in dict(ours):
             conflicts += undo_check.list_users(self.manager, self.names)
         for path, version in ours:
             if path in leaving:
-                conflicts += self._list_left(path, version, [path for path, _ in ours])
+                conflicts += self._list_left(path, version, known)
         return conflicts
 
     def _list_pools(self) -> list[Conflict]:
@@ -122,22 +125,26 @@ class BatchSetupClient:
         batch = self.names.batch
         return undo_check.list_pools(self.manager, batch) if self._is_ours(batch, BATCH) else []
 
-    def _list_left(self, path: str, version: str, ours: Sequence[str]) -> list[Conflict]:
-        """Return what would be deleted with the resource at *path*, besides *ours*."""
+    def _list_left(self, path: str, version: str, known: Sequence[str]) -> list[Conflict]:
+        """Return what would be deleted with the resource at *path*, besides *known* paths."""
         if path == self.names.container and self._has_blobs():
             name = self.names.container_name
             return [Conflict(f"the container {name} has blobs, and stays", WITH_DATA)]
-        return undo_check.list_left(self.manager, self.names, (path, version), ours)
+        return undo_check.list_left(self.manager, self.names, (path, version), known)
 
     def _is_ours(self, path: str, version: str) -> bool:
+        return self.setup in self._read_marks(path, version)
+
+    def _read_marks(self, path: str, version: str) -> set[str]:
+        """Return the setup that has made a resource; an empty set if none has, or if it is gone."""
         resource = self._get(path, version)
         if resource is None:
-            return False
+            return set()
         if ASSIGNMENT in path:  # it has no tags; its name is that of this role of this identity
-            return True
+            return {self.setup}
         metadata = resource.get("properties", {}).get("metadata") or {}
         marks = {**metadata, **(resource.get("tags") or {})}
-        return self.setup in (marks.get(MARK), marks.get(MARK.replace("-", "_")))
+        return {marks[key] for key in (MARK, MARK.replace("-", "_")) if marks.get(key)}
 
     def _has_blobs(self) -> bool:
         """The key is asked for: the roles of the setup may be gone by now."""

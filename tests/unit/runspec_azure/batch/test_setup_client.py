@@ -28,11 +28,11 @@ SURVEY: dict[str, Any] = {
 class Resources:
     """A Resource Manager with what this setup has made, and what others have put *inside*, by how its path ends."""
 
-    def __init__(self, inside: Mapping[str, Any]) -> None:
-        self.inside, self.deleted = inside, list[str]()
+    def __init__(self, inside: Mapping[str, Any], marks: Mapping[str, str] | None = None) -> None:
+        self.inside, self.deleted, self.marks = inside, list[str](), marks or {}
 
     def get(self, path: str, version: str) -> dict[str, Any] | None:
-        return None if path in self.deleted else {"tags": {MARK: SETUP}}
+        return None if path in self.deleted else {"tags": {MARK: self.marks.get(path, SETUP)}}
 
     def list(self, path: str, version: str) -> list[Any]:
         return [row for end, row in self.inside.items() if path.endswith(end)]
@@ -70,10 +70,11 @@ def check(
     *,
     with_data: bool = False,
     blobs: bool = False,
+    marks: Mapping[str, str] | None = None,
     **options: Any,
 ) -> list[str]:
     """Return why a whole setup cannot be undone."""
-    monkeypatch.setattr(client, "Manager", lambda _: Resources(inside))
+    monkeypatch.setattr(client, "Manager", lambda _: Resources(inside, marks))
     fill_container(monkeypatch, *(["blob"] if blobs else []))
     settings = BatchSetup(**options)
     requests = [step.undo for step in plan(settings, SURVEY, SETUP).steps if step.undo]
@@ -89,6 +90,19 @@ def test_a_whole_setup_without_anything_of_others_may_be_undone(
     ours |= {"/containers": {"name": "jobs", "id": names.container}}
 
     assert check(monkeypatch, ours) == []
+
+
+@pytest.mark.parametrize("setup", ["azure-batch-later1", ""])
+def test_what_a_later_setup_has_made_again_does_not_keep_the_first_one(
+    monkeypatch: pytest.MonkeyPatch, setup: str
+) -> None:
+    """It goes before, with the later setup; what no setup has made again stays, and all with it."""
+    names = Names(BatchSetup(), SURVEY)
+    inside = {"/resources": {"name": "data", "id": names.storage}}
+
+    reasons = check(monkeypatch, inside, marks={names.storage: setup})
+
+    assert reasons == ([] if setup else [f"{names.group_name} has data, and stays"])
 
 
 def test_what_keeps_a_setup_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
