@@ -17,6 +17,7 @@ from runspec_jobs.provider import Finding
 
 ALL_TRAFFIC = "-1"
 ADD_WAY_OUT = "add a NAT gateway or VPC endpoints, or use other subnets for jobs of several nodes"
+FOR_ANY_JOB = "add a NAT gateway or VPC endpoints, or use other subnets"
 # What a route may lead to that may reach the internet, or not.
 # https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_Route.html
 OTHER_WAYS = ("TransitGatewayId", "NetworkInterfaceId", "InstanceId", "VpcPeeringConnectionId")
@@ -103,10 +104,17 @@ def ways_out(
                 )
                 yield Finding(message, True, unknown=True)
                 continue
-            message = f"{name} has no NAT gateway: nodes of one job cannot get images or reach S3"
-            yield Finding(message, False, ADD_WAY_OUT)
+            yield _judge_closed(name, has_addresses=bool(subnet.get("MapPublicIpOnLaunch")))
         else:
             yield Finding(f"{name} has a NAT gateway", True)
+
+
+def _judge_closed(name: str, *, has_addresses: bool) -> Finding:
+    """Return the finding about a subnet whose machines reach nothing, which stops jobs of one node, too."""
+    lack = "no route to an internet gateway" if has_addresses else "gives no public addresses"
+    join = ", and " if has_addresses else " and "
+    message = f"{name} has no NAT gateway{join}{lack}: no machine there gets images or reaches S3"
+    return Finding(message, False, FOR_ANY_JOB)
 
 
 def _judge_public(name: str, needs: NetworkNeeds | None, has_s3: bool) -> Finding:

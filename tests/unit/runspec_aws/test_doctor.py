@@ -46,8 +46,8 @@ def found_ways(
     ("public", "routes", "good", "what"),
     [
         (True, (INTERNET,), True, "enough for jobs of one node"),
-        (False, (INTERNET,), False, "has no NAT gateway"),
-        (True, (), False, "has no NAT gateway"),
+        (False, (INTERNET,), False, "no NAT gateway and gives no public addresses: no machine"),
+        (True, (), False, "no NAT gateway, and no route to an internet gateway: no machine"),
         (False, (NAT,), True, "has a NAT gateway"),
         (True, (INTERNET, NAT), True, "has a NAT gateway"),
     ],
