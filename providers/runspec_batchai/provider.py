@@ -38,8 +38,9 @@ class BatchAiProvider:
         return examine(options)
 
     def examine_job(self, spec: Spec, facts: Facts, steps: Sequence[Step]) -> Iterable[Finding]:
-        # `check` has compared the quotas with the cluster of this job: see `survey`.
-        return self.examine(facts.options)
+        from runspec_batchai.doctor import examine
+
+        return examine(facts.options, decide(spec, facts.options))
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return tuple(plan.steps(decide(spec, facts.options), spec, run, facts))

@@ -74,14 +74,9 @@ class ParallelClusterProvider:
         return has_several_tasks(spec) and not spec.cluster.nodes.elastic
 
     def examine_job(self, spec: Spec, facts: Facts, steps: Sequence[Step]) -> Iterable[Finding]:
-        yield from self.examine(facts.options)
-        what = "doctor cannot check the rights of the login that pcluster needs to make a cluster"
-        yield Finding(
-            what,
-            True,
-            "see the page of AWS on IAM permissions in AWS ParallelCluster",
-            unknown=True,
-        )
+        from runspec_parallelcluster.doctor import examine_job
+
+        return examine_job(facts.options, steps)
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         decision = decide(spec, facts.options)

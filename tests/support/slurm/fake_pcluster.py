@@ -23,6 +23,8 @@ if sys.argv[1] == "create-cluster" and os.path.exists(place):
     say({"message": f"Bad Request: cluster {name} already exists"}, 1)
 if sys.argv[1] != "create-cluster" and not os.path.exists(place):
     say({"message": f"Cluster '{name}' does not exist or belongs to an incompatible ParallelCluster major version."}, 1)
+if said.get("--dryrun") == "true":
+    say({"message": "Request would have succeeded, but DryRun flag is set."}, 1)
 if sys.argv[1] in ("create-cluster", "update-cluster"):
     with open(said["--cluster-configuration"]) as file:
         tags = json.load(file).get("Tags", [])

@@ -12,7 +12,7 @@ from runspec_batchai import PROVIDER, resources
 from runspec_emulators.batch_ai import BatchAI
 from runspec_jobs.provider import Finding
 from tests.support.azure import resource_manager
-from tests.support.azure.batch_ai_specs import ACCOUNT
+from tests.support.azure.batch_ai_specs import ACCOUNT, facts, spec
 
 pytestmark = pytest.mark.process
 
@@ -201,3 +201,86 @@ def test_an_endpoint_that_knows_of_no_sizes_is_good_enough(
 
     assert bad(found) == []
     assert list(found)[-1] == "the endpoint does not list VM sizes"
+
+
+def said_of_job(azure: resource_manager.Azure, nodes: int = 2, **more: Any) -> dict[str, Finding]:
+    job = spec(cluster={"nodes": nodes})
+    settings: dict[str, Any] = {
+        "subscription": resource_manager.SUBSCRIPTION,
+        "location": "westeurope",
+        "arm_url": azure.url,
+        "blob_url": f"{azure.url}/acct",
+        "vm_size": "STANDARD_NC6",
+        **more,
+    }
+    return {one.what: one for one in PROVIDER.examine_job(job, facts(job, **settings), ())}
+
+
+def unknown(found: dict[str, Finding]) -> list[str]:
+    return [what for what, finding in found.items() if finding.unknown]
+
+
+SHARE = "doctor cannot check the share logs of storage account acct"
+
+
+def test_the_quotas_are_compared_with_the_cluster_of_the_job(
+    azure: resource_manager.Azure,
+) -> None:
+    found = said_of_job(azure)
+
+    assert (bad(found), unknown(found)) == ([], [SHARE])
+    assert "there is no workspace runspec yet: apply makes it" in found
+    assert "the quotas permit the cluster of the job: 2 x STANDARD_NC6" in found
+    (few,) = bad(said_of_job(azure, nodes=100))
+    assert "600 more are needed" in few
+
+
+def test_quotas_that_nobody_names_are_unknown(azure: resource_manager.Azure) -> None:
+    del azure.usages[0]
+
+    assert unknown(said_of_job(azure)) == [
+        SHARE,
+        "doctor cannot check quotas: the service does not name Clusters",
+    ]
+    azure.denied = "usages"
+    assert "doctor cannot check quotas: they cannot be read" in unknown(said_of_job(azure))
+
+
+@pytest.mark.parametrize(
+    ("scale", "ok", "is_unknown"),
+    [
+        ({"autoScale": {"minimumNodeCount": 0, "maximumNodeCount": 2}}, True, False),
+        ({"autoScale": {"minimumNodeCount": 0, "maximumNodeCount": 1}}, False, False),
+        ({"manual": {"targetNodeCount": 1}}, False, False),
+        (None, True, True),
+    ],
+)
+def test_a_cluster_that_cannot_grow_to_the_nodes_of_the_job_is_said(
+    azure: resource_manager.Azure,
+    monkeypatch: pytest.MonkeyPatch,
+    scale: dict[str, Any] | None,
+    ok: bool,
+    is_unknown: bool,
+) -> None:
+    cluster = {"vmSize": "STANDARD_NC6", "vmPriority": "dedicated", "scaleSettings": scale}
+    answer = azure.answer
+
+    def with_cluster(path: str, query: dict[str, list[str]]) -> tuple[int, Any]:
+        if path.endswith("/clusters/mine"):
+            return 200, {"name": "mine", "properties": cluster}
+        return answer(path, query)
+
+    monkeypatch.setattr(azure, "answer", with_cluster)
+
+    found = said_of_job(azure, cluster="mine")
+
+    (one,) = [finding for what, finding in found.items() if "nodes" in what]
+    assert (one.ok, one.unknown) == (ok, is_unknown)
+
+
+def test_a_workspace_that_may_not_be_read_is_said(azure: resource_manager.Azure) -> None:
+    azure.denied = "/workspaces/"
+
+    found = said_of_job(azure)
+
+    assert any("no right to read" in what for what in bad(found))
