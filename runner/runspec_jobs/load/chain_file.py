@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runspec_jobs.document import reader
+from runspec_jobs.document.nodes import Map
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load import source
 from runspec_jobs.load.source import SourceFile
@@ -19,7 +20,7 @@ from runspec_jobs.spec.types import NAME, compiled
 # A line that begins so is never part of a scalar: https://yaml.org/spec/1.2.2/#rule-c-forbidden
 MARKER = regex(rb"^(?:---|\.\.\.)(?=[ \t\r\n]|\Z)", re.MULTILINE)
 CONTENT = regex(rb"^[ \t]*[^#\s%]", re.MULTILINE)
-JOB = regex(rb"^apiVersion[ \t]*:", re.MULTILINE)
+JOB = regex(rb"""^[ \t{]*["']?apiVersion["']?[ \t]*:""", re.MULTILINE)  # in a text with a syntax error
 ENDINGS = (".yaml", ".yml")
 MOST_JOBS = 200
 
@@ -79,7 +80,14 @@ def _texts_of_folder(path: Path) -> Iterator[SourceFile]:
         raise UsageError(f"cannot read {path}: {(exc.strerror or str(exc)).lower()}") from exc
     for file in files:
         # A profile, data and files of other tools may lie beside the jobs.
-        yield from (text for text in read_documents(file) if JOB.search(text.data))
+        yield from filter(_is_job, read_documents(file))
+
+
+def _is_job(text: SourceFile) -> bool:
+    if text.document is None:
+        return JOB.search(text.data) is not None
+    value = text.document.value
+    return isinstance(value, Map) and "apiVersion" in value
 
 
 def read_documents(path: Path) -> list[SourceFile]:

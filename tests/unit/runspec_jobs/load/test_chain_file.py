@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,21 @@ def test_a_folder_is_a_chain_of_its_job_files(tmp_path: Path) -> None:
     chain = read_chain(tmp_path)
 
     assert [Path(text.name).name for text in chain.texts] == ["a.yml", "b.yaml"]
+    assert [one for text in check_file(tmp_path) for one in text.diagnostics] == []
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_folder_of_json_texts_is_a_chain(tmp_path: Path, indent: int | None) -> None:
+    """YAML contains JSON: https://yaml.org/spec/1.2.2/#12-yaml-history."""
+    first = {"name": "first", "apiVersion": "runspec/v1", "provider": "local", "command": ["echo"]}
+    second = {**first, "name": "second", "needs": ["first"]}
+    for number, spec in enumerate((first, second)):
+        (tmp_path / f"{number}.yaml").write_text(json.dumps(spec, indent=indent))
+    (tmp_path / "data.yaml").write_text(json.dumps({"of": {"apiVersion": "v1"}}, indent=indent))
+
+    chain = read_chain(tmp_path)
+
+    assert [Path(text.name).name for text in chain.texts] == ["0.yaml", "1.yaml"]
     assert [one for text in check_file(tmp_path) for one in text.diagnostics] == []
 
 
