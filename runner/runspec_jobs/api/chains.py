@@ -114,7 +114,14 @@ class ChainRun:
         return [_as_status(one) for one in job_states.read_all_states(self.record)]
 
     def cancel(self, *, on_event: OnEvent | None = None) -> list[JobStatus]:
-        """Start no more jobs, cancel those that run, and wait until they have ended. Calling it again is safe."""
+        """Start no more jobs, cancel those that run, and wait until they have ended. Calling it again is safe.
+
+        A chain that has ended stays as it is; an event says so.
+        """
+        with chain_record.hold_off_applies(self.record) as alone:
+            if alone and (ends := _list_ends(self.record)):
+                Events(on_event).note(f"nothing of the chain {self.name} runs")
+                return ends
         _end_each(chain_record.note_want(self.record, "cancel"), _cancel, on_event)
         return self.status()
 
@@ -164,6 +171,28 @@ def get_chain(name: str) -> ChainRun | None:
     return None if record is None else ChainRun(record)
 
 
+def read_want(chain: ChainRun) -> str:
+    """Return what was asked last of a chain: `run`, `cancel` or `destroy`."""
+    return (chain_record.current(chain.record) or chain.record).want
+
+
+def _list_ends(chain: ChainRecord) -> list[JobStatus]:
+    """Return how the jobs of a chain have ended; nothing if anything of it may run, or has not started."""
+    now = chain_record.current(chain) or chain
+    states = job_states.read_all_states(now)
+    read = {one.record.run for one in states if one.record is not None}
+    others = (Run(_find_run(run)) for run in (*now.earlier, *now.runs.values()) if run not in read)
+    # After destroy, its jobs have no runs.
+    left = [one for one in states if not one.is_over and (one.record or now.want != "destroy")]
+    if left or any(map(_may_run, others)):
+        return []
+    return [_as_status(one) for one in states]
+
+
+def _find_run(run: str) -> run_record.Record:
+    return run_record.Record(run_record.find_runs_folder() / run)
+
+
 def _end_each(
     record: ChainRecord, end: Callable[[Run, OnEvent | None], None], on_event: OnEvent | None
 ) -> ChainRecord:
@@ -180,7 +209,7 @@ def _end_each(
     newest = [record.runs[job] for job in record.needs if job in record.runs]
     for run in reversed((*record.earlier, *newest)):
         try:
-            end(Run(run_record.Record(run_record.find_runs_folder() / run)), on_event)
+            end(Run(_find_run(run)), on_event)
         except RunspecError as exc:
             errors.append(exc)
     if errors:
@@ -189,10 +218,18 @@ def _end_each(
 
 
 def _cancel(run: Run, on_event: OnEvent | None) -> None:
-    if run.record.folder.exists() and (
-        run_record.find_damage(run.record) or run.record.read_memory().status is None
-    ):
+    if _may_run(run):
         run.cancel(on_event=on_event)
+
+
+def _may_run(run: Run) -> bool:
+    """Return whether a run may be alive, as far as the record of it says."""
+    if not run.record.folder.exists():
+        return False
+    if run_record.find_damage(run.record):
+        return True
+    memory = run.record.read_memory()
+    return memory.status is None and not memory.deleted
 
 
 def _destroy(run: Run, on_event: OnEvent | None) -> None:
@@ -222,14 +259,13 @@ def apply_chain(
     """
     jobs = chain.chained
     needs = {job: {name: str(how) for name, how in of.items()} for job, of in jobs.every.items()}
-    record = chain_record.keep(chain.name, chain.file.path.resolve(), needs)
+    path, events = chain.file.path.resolve(), Events(on_event)
     see = on_status or (lambda status: None)
     listener = Listener(
-        on_line or (lambda job, line: None),
-        lambda one: see(_as_status(one)),
-        Events(on_event),
-        confirm,
+        on_line or (lambda job, line: None), lambda one: see(_as_status(one)), events, confirm
     )
     wanted = Wanted(needed=False) if resume else None
-    scheduler = Scheduler(jobs, record, listener, new=new, detach=detach, wanted=wanted)
-    return [_as_status(one) for one in scheduler.run()]
+    with chain_record.hold_for_apply(chain.name, path, events.wait):
+        record = chain_record.keep(chain.name, path, needs, jobs.inputs)
+        scheduler = Scheduler(jobs, record, listener, new=new, detach=detach, wanted=wanted)
+        return [_as_status(one) for one in scheduler.run()]

@@ -305,14 +305,16 @@ def make_page(chain: ChainRun, ends: Sequence[JobStatus]) -> str:
     """Return the page of a chain as HTML."""
     from runspec_jobs.report.page import chain_page  # only for --html
 
-    jobs = [chain_page.ReportedJob(end.job, end.state, tuple(end.needs)) for end in ends]
+    jobs = [
+        chain_page.ReportedJob(end.job, end.state, tuple(end.needs), reason=end.reason)
+        for end in ends
+    ]
     for number, end in enumerate(ends):
         if end.run is not None and end.status is not None:
             row = listing.summarize(end.run, end.status)
             jobs[number] = jobs[number]._replace(
                 run=end.run.id,
                 provider=end.run.provider,
-                reason=end.reason,
                 began_s=row.began,
                 ran_s=row.ran_s,
                 ended_s=end.run.record.read_memory().ended_at,
@@ -337,7 +339,7 @@ def cancel_chain(chain: ChainRun, *, as_json: bool) -> int:
     """Cancel a chain, and print how its jobs are."""
     ends = chain.cancel(on_event=ProgressPrinter(quiet=as_json))
     if as_json:
-        _print_json(chain.name, chain.record.path, "cancel", ends)
+        _print_json(chain.name, chain.record.path, chains.read_want(chain), ends)
         return OK
     for end in ends:
         output.tell(escape_control(f"{end.job} {end.state}"))

@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from runspec_jobs.state_folder import find_chains_folder
 
 FORMAT = "runspec.chain/v1"
 PLACE = 12  # the letters in the name of a record that stand for the path of its chain
+APPLIED = ".applied"  # the ending of the file that every apply of the chain locks
 RUN = r"^[a-z][a-z0-9-]{0,39}-[0-9a-z]{6}$"
 NOT_OURS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
@@ -31,7 +33,7 @@ class ChainRecord:
     """A chain that was applied: its *name* and *path*, its jobs in order with what each needs, and their runs.
 
     *needs* has a condition for each parent of each job, and *earlier* has the runs in whose place others have come.
-    *want* is `run`, `cancel` or `destroy`.
+    *want* is `run`, `cancel` or `destroy`, and *skipped* says why jobs were skipped in the last apply of them.
     """
 
     name: str
@@ -40,12 +42,19 @@ class ChainRecord:
     runs: Mapping[str, str] = field(default_factory=dict)
     want: str = "run"
     earlier: tuple[str, ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
     def with_run(self, job: str, run: str) -> ChainRecord:
         """Return the record with the run that *job* has now."""
         before = self.runs.get(job, run)
         every = self.earlier if before == run else (*self.earlier, before)
-        return replace(self, runs={**self.runs, job: run}, earlier=_unique(every, run))
+        skipped = _drop(self.skipped, (job,))
+        runs = {**self.runs, job: run}
+        return replace(self, runs=runs, earlier=_unique(every, run), skipped=skipped)
+
+
+def _drop(texts: Mapping[str, str], keys: Collection[str]) -> dict[str, str]:
+    return {key: text for key, text in texts.items() if key not in keys}
 
 
 def _unique(runs: Sequence[str], but: str = "") -> tuple[str, ...]:
@@ -67,16 +76,41 @@ def _locked(name: str, path: Path) -> Iterator[None]:
         yield
 
 
-def keep(name: str, path: Path, needs: Mapping[str, Mapping[str, str]]) -> ChainRecord:
-    """Write that the chain at *path* is applied; the runs of its jobs stay on record."""
+@contextlib.contextmanager
+def hold_for_apply(name: str, path: Path, waiting: atomic_io.Waiting) -> Iterator[None]:
+    """Hold what says that an apply of the chain at *path* is under way; several may be."""
+    file = _file(name, path)
+    with atomic_io.translate_os_errors(file):
+        atomic_io.make_folder(find_chains_folder())
+    holder = f"a cancel of the chain '{name}'"
+    with atomic_io.hold_lock(file.with_suffix(APPLIED), holder, waiting, shared=True):
+        yield
+
+
+@contextlib.contextmanager
+def hold_off_applies(chain: ChainRecord) -> Iterator[bool]:
+    """Let every new apply of *chain* wait; yield whether none is under way."""
+    file = _file(chain.name, chain.path).with_suffix(APPLIED)
+    with atomic_io.translate_os_errors(file):
+        fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, atomic_io.PRIVATE_FILE)
+    try:
+        yield atomic_io.lock(fd, file, wait=False)
+    finally:
+        os.close(fd)
+
+
+def keep(
+    name: str, path: Path, needs: Mapping[str, Mapping[str, str]], applied: Collection[str]
+) -> ChainRecord:
+    """Write that jobs of the chain at *path* are *applied*; the runs of all its jobs stay on record."""
     with _locked(name, path):
         before = _read(_file(name, path)) or ChainRecord(name, path, needs)
         runs = {job: run for job, run in before.runs.items() if job in needs}
         # The file may have lost a job since: its run still has to be destroyed with the chain.
         left = (run for job, run in before.runs.items() if job not in needs)
-        return _write(
-            ChainRecord(name, path, needs, runs, earlier=_unique((*before.earlier, *left)))
-        )
+        earlier = _unique((*before.earlier, *left))
+        skipped = _drop(before.skipped, applied)
+        return _write(ChainRecord(name, path, needs, runs, earlier=earlier, skipped=skipped))
 
 
 def note_run(chain: ChainRecord, job: str, run: str, before: str | None) -> ChainRecord:
@@ -92,10 +126,21 @@ def note_run(chain: ChainRecord, job: str, run: str, before: str | None) -> Chai
         return _write(now.with_run(job, run))
 
 
+def note_skip(chain: ChainRecord, job: str, why: str) -> ChainRecord:
+    """Write why the *job* of a chain is skipped by an apply, and return the record as it is then."""
+    with _locked(chain.name, chain.path):
+        now = _read(_file(chain.name, chain.path)) or chain
+        if now.want != "run" or now.runs.get(job) != chain.runs.get(job):
+            return now  # another command has ended the chain, or has started the job
+        return _write(replace(now, skipped={**now.skipped, job: why}))
+
+
 def note_want(chain: ChainRecord, want: str) -> ChainRecord:
     """Write that a chain is to be cancelled or destroyed: no more jobs of it are started."""
     with _locked(chain.name, chain.path):
-        return _write(replace(_read(_file(chain.name, chain.path)) or chain, want=want))
+        now = _read(_file(chain.name, chain.path)) or chain
+        skipped = {} if want == "destroy" else now.skipped
+        return _write(replace(now, want=want, skipped=skipped))
 
 
 def forget_earlier(chain: ChainRecord) -> None:
@@ -177,6 +222,7 @@ def _read(file: Path) -> ChainRecord | None:
             {_matched(NAME, job): _matched(RUN, run) for job, run in value["runs"].items()},
             _matched("run|cancel|destroy", value["want"]),
             tuple(_matched(RUN, run) for run in value.get("earlier", ())),
+            {_matched(NAME, job): str(why) for job, why in value.get("skipped", {}).items()},
         )
     except FileNotFoundError:
         return None
@@ -201,6 +247,7 @@ def _write(chain: ChainRecord) -> ChainRecord:
         "runs": dict(chain.runs),
         "want": chain.want,
         "earlier": list(chain.earlier),
+        "skipped": dict(chain.skipped),
     }
     file = _file(chain.name, chain.path)
     with atomic_io.translate_os_errors(file):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.engine.source_runs import meets
@@ -64,19 +64,36 @@ def find_record(chain: ChainRecord, job: str) -> Record | None:
     return record
 
 
-def read_all_states(chain: ChainRecord) -> list[JobState]:
-    """Return how each job of a chain is, in order. Raises the errors of services that do not answer."""
+def read_all_states(
+    chain: ChainRecord, read: Callable[[Record], Status | None] = read_full_status
+) -> list[JobState]:
+    """Return how each job of a chain is, in order. Raises the errors of *read*, as of services that do not answer."""
     ends: dict[str, JobState] = {}
     for job in chain.needs:
-        ends[job] = mark_skipped(read_state(chain, job, find_record(chain, job)), ends)
+        one = mark_skipped(read_state(chain, job, find_record(chain, job), read), ends)
+        if job in chain.skipped and (one.status is None or one.is_over):
+            # A run that it has is of an earlier apply.
+            one = JobState(job, SKIPPED, chain.skipped[job], one.needs)
+        ends[job] = one
     return list(ends.values())
 
 
-def read_state(chain: ChainRecord, job: str, record: Record | None) -> JobState:
-    """Return how a job is whose newest run is *record*."""
-    if record is None:
+def find_skipped(chain: ChainRecord) -> dict[str, str]:
+    """Return why jobs were skipped in the last apply of them, by name, as far as the records say it."""
+    states = read_all_states(chain, lambda record: record.read_memory().status)
+    return {one.job: one.reason for one in states if one.state == SKIPPED}
+
+
+def read_state(
+    chain: ChainRecord,
+    job: str,
+    record: Record | None,
+    read: Callable[[Record], Status | None] = read_full_status,
+) -> JobState:
+    """Return how a job is whose newest run is *record*, and the status of that run what *read* returns."""
+    status = None if record is None else read(record)
+    if status is None:
         return describe_unstarted(chain, job)
-    status = read_full_status(record)
     return JobState(job, str(status.state), status.reason, chain.needs[job], record, status)
 
 

@@ -317,6 +317,8 @@ class Scheduler:
         return {*self.running, *self.held}
 
     def _settle(self, one: JobState) -> None:
+        if one.state == SKIPPED and one.record is None and one.reason != CANCELLED:
+            self.record = chain_record.note_skip(self.record, one.job, one.reason)
         self.done[one.job] = one
         self.listener.status(one)
 

@@ -107,7 +107,7 @@ def test_runs_are_completed_by_the_names_of_specs_and_in_full(runs: Sequence[str
 
 def test_chains_are_completed_where_they_can_be_named(folder: Path) -> None:
     for name in ("mnist", "mnist-all"):
-        chain_record.keep(name, folder / f"{name}.yaml", {"prepare": {}})
+        chain_record.keep(name, folder / f"{name}.yaml", {"prepare": {}}, ["prepare"])
 
     assert completed("runspec status mn") == ["mnist", "mnist-all"]
     assert completed("runspec destroy mnist-") == ["mnist-all"]
