@@ -11,7 +11,7 @@ from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.jobs import Job, Overrides, Params
 from runspec_jobs.api.lifecycle import LogLine, Run
 from runspec_jobs.engine import planned_run
-from runspec_jobs.engine.chain import job_states, jobs as chain_jobs
+from runspec_jobs.engine.chain import job_states, jobs as chain_jobs, start_reasons
 from runspec_jobs.engine.chain.job_states import (
     NOT_STARTED as NOT_STARTED,
     SKIPPED as SKIPPED,
@@ -165,6 +165,12 @@ def foresee_resumed(chain: Chain, *, on_event: OnEvent | None = None) -> Chain:
     return replace(chain, chained=replace(jobs, inputs=inputs))
 
 
+def explain_starts(chain: Chain) -> dict[str, str]:
+    """Return why `apply_chain` would start jobs of *chain* again, by name; no service is asked."""
+    record = chain_record.current(ChainRecord(chain.name, chain.file.path.resolve(), {}))
+    return {} if record is None else start_reasons.foresee_starts(chain.chained, record)
+
+
 def get_chain(name: str) -> ChainRun | None:
     """Return the chain on record with that name, or of that file or folder; None if there is none."""
     record = chain_record.find(name)
@@ -266,6 +272,10 @@ def apply_chain(
     )
     wanted = Wanted(needed=False) if resume else None
     with chain_record.hold_for_apply(chain.name, path, events.wait):
+        before = chain_record.current(ChainRecord(chain.name, path, needs))
+        skipped = {} if before is None else job_states.find_skipped(before)
         record = chain_record.keep(chain.name, path, needs, jobs.inputs)
-        scheduler = Scheduler(jobs, record, listener, new=new, detach=detach, wanted=wanted)
+        scheduler = Scheduler(
+            jobs, record, listener, new=new, detach=detach, wanted=wanted, skipped=skipped
+        )
         return [_as_status(one) for one in scheduler.run()]

@@ -82,12 +82,15 @@ def plan_chain(options: ChainOptions, *, full: bool, resume: bool) -> int:
         chain = chains.foresee_resumed(chain, on_event=printer)
     every = list(chain.jobs.values())
     costs.demand_below(every, options.max_usd)
+    reasons = chains.explain_starts(chain)
     if options.as_json:
-        shown = [_planned_json(chain, name) for name in chain.jobs]
+        shown = [_planned_json(chain, name, reasons.get(name, "")) for name in chain.jobs]
         output.out(format_json({"format": PLAN, "chain": chain.name, "jobs": shown}, indent=2))
         return OK
     for name, job in chain.jobs.items():
         output.out(escape_control(f"job {name}{_after(chain, name)}"))
+        if name in reasons:
+            output.out(escape_control(f"     starts: {reasons[name]}"))
         for mount in chain.list_copied(name):
             output.out(
                 escape_control(f"     {mount} is copied by this machine when its run has ended")
@@ -119,13 +122,14 @@ def _describe_need(job: str, how: str, *, paired: bool) -> str:
     return f"{job} has {how}" + (", task by task" if paired else "")
 
 
-def _planned_json(chain: Chain, name: str) -> dict[str, Any]:
+def _planned_json(chain: Chain, name: str, why: str) -> dict[str, Any]:
     job = chain.jobs[name]
     needs = {parent: str(how) for parent, how in chain.needs(name).items()}
     planned = jobs.plan_json(jobs.plan(job))
     return {
         "job": name,
         "needs": needs,
+        "why": why,
         "waits_by_service": chain.waits_by_service(name),
         "copied": chain.list_copied(name),
         "plan": {**planned, "cost": costs.to_json(jobs.estimate(job))},

@@ -20,7 +20,9 @@ from runspec_jobs.spec.types import NAME, compiled
 # A line that begins so is never part of a scalar: https://yaml.org/spec/1.2.2/#rule-c-forbidden
 MARKER = regex(rb"^(?:---|\.\.\.)(?=[ \t\r\n]|\Z)", re.MULTILINE)
 CONTENT = regex(rb"^[ \t]*[^#\s%]", re.MULTILINE)
-JOB = regex(rb"""^[ \t{]*["']?apiVersion["']?[ \t]*:""", re.MULTILINE)  # in a text with a syntax error
+JOB = regex(
+    rb"""^[ \t{]*["']?apiVersion["']?[ \t]*:""", re.MULTILINE
+)  # in a text with a syntax error
 ENDINGS = (".yaml", ".yml")
 MOST_JOBS = 200
 

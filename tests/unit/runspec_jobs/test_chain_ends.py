@@ -12,6 +12,7 @@ import pytest
 from runspec_jobs.api.chains import SKIPPED, JobStatus, apply_chain, get_chain, load_chain
 from runspec_jobs.cli.app import run
 from runspec_jobs.state import chain_record
+from runspec_local.provider import LocalProvider
 
 pytestmark = pytest.mark.process
 
@@ -140,3 +141,74 @@ def test_a_skipped_job_has_no_run_that_stays_with_the_record_of_a_destroyed_chai
     (record,) = chain_record.all_chains()
 
     assert record.skipped == {}
+
+
+def test_a_skipped_job_that_starts_again_is_explained_by_what_it_was_skipped_for(
+    path: Path,
+) -> None:
+    """Whether its service had cancelled it, or it had no run."""
+    lone = job("lone", "true", "needs: {first: ended, next: succeeded}\n")
+    apply(path, job("first", "exit 1"), NEXT, lone)
+
+    reasons = apply(path, job("first", "true"), NEXT, lone)
+
+    assert reasons["next"] == "it was skipped because first has failed"
+    assert reasons["lone"] == "it was skipped because next was skipped"
+
+
+PREPARE = job(
+    "prepare",
+    "echo $V > ${outputs.data}/a",
+    "outputs: [{name: data, path: /job/data}]\nenv: {V: x}\n",
+)
+READ = job(
+    "read",
+    "cat ${mounts.data}/a",
+    "mounts: [{name: data, source: 'run://prepare/data', target: /job/in}]\n",
+)
+
+
+def foresee(path: Path, said: Said, *texts: str) -> dict[str, str]:
+    """Return why each job would start again, by its plan."""
+    path.write_text("---\n".join(texts))
+    document = json.loads(said("plan", str(path), "--json"))
+    return {one["job"]: one["why"] for one in document["jobs"] if one["why"]}
+
+
+def test_a_plan_says_why_a_job_starts_in_the_words_of_apply(
+    path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fails = job("fails", "exit 1")
+    after = job("after", "true", "needs: [fails]\n")
+    changed = (PREPARE.replace("V: x", "V: y"), READ, fails, after)
+    assert foresee(path, said, PREPARE, READ, fails, after) == {}
+    apply(path, PREPARE, READ, fails, after)
+
+    with monkeypatch.context() as offline:
+        offline.setattr(LocalProvider, "connect", None)
+        unchanged = foresee(path, said, PREPARE, READ, fails, after)
+        foreseen = foresee(path, said, *changed)
+        text = said("plan", str(path))
+    told = apply(path, *changed)
+
+    assert unchanged == {"fails": told["fails"], "after": "it was skipped because fails has failed"}
+    assert foreseen.pop("read") == "only if what it reads from prepare changes"
+    assert foreseen == {job: told.get(job, foreseen[job]) for job in foreseen}
+    assert foreseen["prepare"] == "changed: env.V"
+    assert "job prepare\n     starts: changed: env.V\n" in text
+
+
+def test_a_plan_knows_that_another_task_is_read(path: Path, said: Said) -> None:
+    sweep = PREPARE.replace("env: {V: x}", "sweep: {v: [1, 2]}")
+    first, second = (READ.replace("/data'", f"/data?task={task}'") for task in (0, 1))
+    apply(path, sweep, first)
+
+    foreseen = foresee(path, said, sweep, second)
+
+    assert foreseen == apply(path, sweep, second)
+
+
+def test_a_plan_of_a_chain_that_is_done_starts_nothing_again(path: Path, said: Said) -> None:
+    apply(path, PREPARE, READ)
+
+    assert foresee(path, said, PREPARE, READ) == {}

@@ -154,6 +154,9 @@ class PlannedJob(Part):
 
     job: str
     needs: dict[str, Condition] = Field(description="The jobs that must have ended, and how.")
+    why: str = Field(
+        description="Why apply starts it again, for people; empty if it has no run, or nothing calls for that."
+    )
     waits_by_service: list[str] = Field(
         description="Those of `needs` for which the service waits; for the others, the client does."
     )

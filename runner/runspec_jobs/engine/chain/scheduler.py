@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,16 +20,17 @@ from runspec_jobs.engine.chain.job_states import (
     read_state,
 )
 from runspec_jobs.engine.chain.jobs import ChainJobs, make_parent
+from runspec_jobs.engine.chain.start_reasons import explain_start
 from runspec_jobs.engine.log_lines import Joined, LogLine
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.resume import Wanted
 from runspec_jobs.engine.source_runs import find_run, source_run, unended_run
 from runspec_jobs.engine.start_run import Started
 from runspec_jobs.engine.status import read_full_status
-from runspec_jobs.errors import Damaged, RunspecError, UsageError
+from runspec_jobs.errors import RunspecError, UsageError
 from runspec_jobs.load.inputs import PlanInputs, resolve_runs
 from runspec_jobs.load.run_mounts import SourceRun
-from runspec_jobs.plan import model, spec_diff
+from runspec_jobs.plan import model
 from runspec_jobs.provider import Client, State, Status
 from runspec_jobs.spec.chain_rules import conditions
 from runspec_jobs.spec.needs import Condition
@@ -38,7 +38,6 @@ from runspec_jobs.state import chain_record, run_group
 from runspec_jobs.state.chain_record import ChainRecord
 from runspec_jobs.state.run_record import Record
 
-SHOWN = 3  # the most changed fields that are named
 CANCELLED = "the chain was cancelled"
 
 
@@ -74,7 +73,7 @@ class Scheduler:
     """Starts the jobs of one chain, and follows each in a thread of its own.
 
     With *detach*, only the jobs are started that can start now; with *new*, all are started again. A run begins with
-    the saves that are *wanted*, if any.
+    the saves that are *wanted*, if any. *skipped* says why jobs were skipped in the apply before.
     """
 
     def __init__(
@@ -86,9 +85,11 @@ class Scheduler:
         new: bool,
         detach: bool,
         wanted: Wanted | None,
+        skipped: Mapping[str, str],
     ) -> None:
         self.chain, self.record, self.listener = chain, record, listener
         self.new, self.detach, self.wanted = new, detach, wanted
+        self.skipped = skipped
         self.known = dict(record.runs)  # but for those that another apply has started meanwhile
         self.done: dict[str, JobState] = {}
         self.running: dict[str, Record] = {}
@@ -192,7 +193,8 @@ class Scheduler:
             if end is None
         ]
         made = replace(made, facts=made.facts._replace(parents=tuple(parents)))
-        why = self._explain_start(job, made)
+        before = find_record(self.record, job)
+        why = explain_start(before, made, self.skipped.get(job, ""), new=self.new)
         needs = self.record.needs[job]
         begun = self._begin(job, made)
         if begun is None:
@@ -244,23 +246,6 @@ class Scheduler:
             note_run=note_run,
             wanted=self.wanted,
         )
-
-    def _explain_start(self, job: str, made: PlanInputs) -> str:
-        """Return why a job is started: it has not succeeded before, or something has changed since."""
-        before = find_record(self.record, job)
-        if before is None:
-            return ""
-        status = before.read_memory().status
-        if status is None:
-            return "it goes on"
-        if status.state is not State.SUCCEEDED:
-            return describe_end(before.run, str(status.state))
-        if self.new:
-            return "all are started again"
-        if mounts := start_run.changed_inputs(before, made):
-            runs = {made.mounted_runs[mount].run for mount in mounts}
-            return f"what it reads from {', '.join(sorted(runs))} has changed"
-        return _describe_changes(before, made)
 
     def _resolve(self, job: str) -> PlanInputs:
         """Return *job* with the outputs of the runs that it mounts."""
@@ -321,16 +306,3 @@ class Scheduler:
             self.record = chain_record.note_skip(self.record, one.job, one.reason)
         self.done[one.job] = one
         self.listener.status(one)
-
-
-def _describe_changes(before: Record, made: PlanInputs) -> str:
-    """Return which fields of the spec changed since the run *before*, or an empty string."""
-    if before.plan.provider != made.provider.name:
-        return ""
-    with contextlib.suppress(Damaged):
-        then = (before.spec, before.read_facts(made.provider))
-        changes = spec_diff.find_differences(then, (made.spec, made.facts))
-        fields = ", ".join(change.path for change in changes[:SHOWN])
-        more = f" and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
-        return f"changed: {fields}{more}" if fields else ""
-    return ""
