@@ -32,6 +32,8 @@ KINDS = (
 )
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
+TOKEN = re.compile(r"[!-~]+")  # the error of http.client for another one contains it
+UNFIT = re.compile("[\0\ud800-\udfff]")  # no word of a command has these
 
 
 class Name(NamedTuple):
@@ -107,10 +109,31 @@ def read_config(image: str, architecture: str, login: Login | None = None) -> Im
         manifest, digest = _read_json(link, "manifests", digest, image)
     if not isinstance(manifest.get("config"), dict):
         raise RemoteError(f"the registry {name.host} has no image that runs under the name {image}")
-    content, _ = _read_json(link, "blobs", str(manifest["config"].get("digest")), image)
+    described, _ = _read_json(link, "blobs", _digest_of(manifest["config"], image), image)
+    content = described.get("config") or {}
+    if not _is_runnable(content):
+        raise RemoteError(f"the registry {name.host} gave no configuration of {image} that runs")
     host = f"{name.host}/" if image.startswith(f"{name.host}/") else ""
     repository = image.removeprefix(host).partition("@")[0].partition(":")[0]
-    return ImageConfig(f"{host}{repository}@{digest}", content.get("config") or {})
+    return ImageConfig(f"{host}{repository}@{digest}", content)
+
+
+def _is_runnable(content: Any) -> bool:
+    """Return whether *content* has the types that a configuration has by its specification."""
+    if not isinstance(content, dict):
+        return False
+    lists = [content.get(key) or [] for key in ("Entrypoint", "Cmd")]
+    if not all(isinstance(words, list) for words in lists):
+        return False
+    words = [content.get("WorkingDir") or "", *lists[0], *lists[1]]
+    return all(isinstance(word, str) and not UNFIT.search(word) for word in words)
+
+
+def _digest_of(entry: Mapping[str, Any], image: str) -> str:
+    digest = str(entry.get("digest"))
+    if not DIGEST.fullmatch(digest):
+        raise RemoteError(f"the registry names a part of {image} by no digest of SHA-256")
+    return digest
 
 
 def _choose(listed: Any, architecture: str, image: str) -> str:
@@ -118,7 +141,7 @@ def _choose(listed: Any, architecture: str, image: str) -> str:
     for entry in listed if isinstance(listed, list) else ():
         platform = entry.get("platform") if isinstance(entry, dict) else None
         if isinstance(platform, dict) and wanted.items() <= platform.items():
-            return str(entry.get("digest"))
+            return _digest_of(entry, image)
     raise RemoteError(f"{image} has no image for linux/{architecture}")
 
 
@@ -131,13 +154,18 @@ def _read_json(link: _Link, kind: str, reference: str, image: str) -> tuple[dict
     digest = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
     if reference.startswith("sha256:") and reference != digest:
         raise RemoteError(f"the registry {link.name.host} gave other bytes than {reference}")
-    try:
-        found = json.loads(answer.body)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
+    found = _load(answer.body)
+    if found is None:
         raise RemoteError(f"the registry {link.name.host} gave no description of {image}")
     return found, digest
+
+
+def _load(body: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 class _Answer(NamedTuple):
@@ -162,14 +190,17 @@ class _Link:
                 return self._send(method, self.base + path, kinds)
             except urllib.error.HTTPError as exc:
                 if exc.code == 404:
+                    exc.close()
                     return None
                 if exc.code != 401 or self._right is not None:
                     raise
+                exc.close()
                 self._right = self._log_in(exc.headers.get("WWW-Authenticate") or "")
             try:
                 return self._send(method, self.base + path, kinds)
             except urllib.error.HTTPError as exc:
                 if exc.code == 404:
+                    exc.close()
                     return None
                 raise
 
@@ -214,10 +245,13 @@ class _Link:
             form = urllib.parse.urlencode({**asked, "refresh_token": self.login.password})
             found = self._send("POST", realm, "application/json", form=form.encode())
         else:
-            words = urllib.parse.urlencode(asked)
-            found = self._send("GET", f"{realm}?{words}", "application/json", basic)
-        answer = json.loads(found.body)
-        return f"Bearer {answer.get('token') or answer.get('access_token')}"
+            link = f"{realm}{'&' if parts.query else '?'}{urllib.parse.urlencode(asked)}"
+            found = self._send("GET", link, "application/json", basic)
+        answer = _load(found.body) or {}
+        token = answer.get("token") or answer.get("access_token")
+        if not isinstance(token, str) or not TOKEN.fullmatch(token):
+            raise RemoteError(f"{self.name.host} gave no token for {self.name.repository}")
+        return f"Bearer {token}"
 
     def _refused(self) -> CredentialsError:
         host = self.name.host
@@ -227,17 +261,20 @@ class _Link:
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
+        from http.client import HTTPException  # with the network, which a plan does without
+
         host = self.name.host
         try:
             yield
         except urllib.error.HTTPError as exc:
+            exc.close()
             if exc.code in (401, 403):
                 raise self._refused() from exc
             passing = exc.code == 429 or exc.code >= 500
             raise RemoteError(
                 f"the registry {host} answered {exc.code}", transient=passing
             ) from exc
-        except (OSError, ValueError) as exc:
+        except (OSError, ValueError, HTTPException) as exc:
             reason = getattr(exc, "reason", None) or exc
             raise RemoteError(
                 f"cannot reach the registry {host}: {reason}", transient=True

@@ -190,6 +190,76 @@ def test_an_image_without_a_configuration_is_an_error(
 
 
 @pytest.mark.process
+@pytest.mark.parametrize(
+    "content",
+    [
+        ["/serve"],
+        {"Entrypoint": "/serve"},
+        {"Entrypoint": [1]},
+        {"Cmd": {"a": 1}},
+        {"Entrypoint": ["/serve"], "WorkingDir": 5},
+        {"Entrypoint": ["a\0b"]},
+        {"Cmd": ["\ud800"]},
+    ],
+)
+def test_a_configuration_with_other_types_is_refused(server: Server, content: object) -> None:
+    body = json.dumps({"config": content}).encode()
+    config = f"sha256:{hashlib.sha256(body).hexdigest()}"
+    manifest = json.dumps({"config": {"digest": config}}).encode()
+    server.answering = lambda request: Reply(
+        200, {}, body if request.path.endswith(config) else manifest
+    )
+
+    with pytest.raises(RemoteError, match=r"gave no configuration of .* that runs"):
+        read_config(image(server), "amd64")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("digest", [None, "../../secret", "sha256:a b", "latest"])
+def test_a_part_of_an_image_is_asked_for_by_its_digest_alone(
+    server: Server, digest: str | None
+) -> None:
+    server.answering = lambda _: Reply(200, {}, json.dumps({"config": {"digest": digest}}).encode())
+
+    with pytest.raises(RemoteError, match="by no digest of SHA-256"):
+        read_config(image(server), "amd64")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("body", [b"[" * 200_000, b"[]", b"7"])
+def test_a_manifest_that_is_no_object_is_an_error(server: Server, body: bytes) -> None:
+    server.answering = lambda _: Reply(200, {}, body)
+
+    with pytest.raises(RemoteError, match="gave no description"):
+        read_config(image(server), "amd64")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("answer", [["t"], {}, {"token": 5}, {"token": "hush\r\nX-Other: 1"}])
+def test_an_unreadable_token_is_an_error_that_does_not_show_it(
+    server: Server, answer: object
+) -> None:
+    realm = f'Bearer realm="http://{HOST}:{server.port}/token?a=b",service="s"'
+
+    def reply(request: ReceivedRequest) -> Reply:
+        if request.path == "/token":
+            assert request.query == {"a": "b", "service": "s"}
+            return Reply(200, {}, json.dumps(answer).encode())
+        return Reply(401, {"WWW-Authenticate": realm})
+
+    server.answering = reply
+
+    with pytest.raises(RemoteError, match="gave no token") as caught:
+        find_digest(image(server), Login("me", "pw"))
+    assert "hush" not in str(caught.value)
+
+
+def test_a_name_that_makes_no_address_is_an_error() -> None:
+    with pytest.raises(RemoteError, match="cannot reach the registry"):
+        find_digest("127.0.0.1:9/a b", Login("me", "pw"))
+
+
+@pytest.mark.process
 def test_a_configuration_of_another_digest_is_refused(server: Server) -> None:
     """What a registry changes on the way would be run by the job."""
     kept = serve(server)
