@@ -435,9 +435,9 @@ done
 trap '' TERM USR1
 LC_ALL=C
 set -f
-_rs_end=$_rs_code _rs_cause=program _rs_took=
+_rs_end=$_rs_code _rs_cause=program
 [ ! -s "$_rs_dir/setup" ] || {
-  read -r _rs_w _rs_own _rs_took <"$_rs_dir/setup"
+  read -r _rs_w _rs_own _rs_rest <"$_rs_dir/setup"
   [ "$_rs_own" = 0 ] || _rs_cause=setup
 }
 for _rs_w in $_rs_clock $_rs_mind; do kill "$_rs_w" 2>/dev/null; done
@@ -456,7 +456,7 @@ _rs_walk _rs_after
 # 7. The end record proves to runspec that the program ran: see runspec_agent/retry/end_record.py. `hidden` is an exit
 # code after which the service would start the program again, as after a reclaimed machine.
 if [ "$_rs_note" ]; then
-  _rs_write "$RUNSPEC_ATTEMPT $_rs_end $_rs_cause${_rs_took:+ $_rs_took}" || [ "$_rs_end" -ne 0 ] || _rs_end=1
+  _rs_write "$RUNSPEC_ATTEMPT $_rs_end $_rs_cause" || [ "$_rs_end" -ne 0 ] || _rs_end=1
 fi
 case $_rs_cause$_rs_end in "program$_rs_hide" | "setup$_rs_hide") _rs_end=1 ;; esac
 exit "$_rs_end"

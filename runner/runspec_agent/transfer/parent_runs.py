@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, Mapping, Sequence, Tuple
 from runspec_agent.base.job_env import USAGE, Failure
 from runspec_agent.store.base import Bucket
 
-RECORD = re.compile(r"(\d{1,9})/(\d{1,9})/(\d{1,9})-(\d{1,9})-[a-z]+(-\d{1,9})?$", re.ASCII)
+RECORD = re.compile(r"(\d{1,9})/(\d{1,9})/(\d{1,9})-(\d{1,9})-[a-z]+$", re.ASCII)
 
 
 def demand_success(bucket: Bucket, needs: Sequence[Mapping[str, Any]], own: int) -> None:
@@ -42,7 +42,7 @@ def _read_ends(bucket: Bucket, prefix: str) -> Dict[Tuple[int, int], Tuple[int, 
     for found in bucket.listing(prefix):
         match = RECORD.match(found.key[len(prefix) :])
         if match is not None:
-            task, attempt, rank, code = map(int, match.groups()[:4])
+            task, attempt, rank, code = map(int, match.groups())
             ends[task, rank] = max(ends.get((task, rank), (0, 0)), (attempt, code))
     return ends
 

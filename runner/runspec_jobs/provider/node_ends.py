@@ -30,9 +30,9 @@ from runspec_jobs.regex import regex
 
 SIGNED = "signed"  # the name of the record of a job with signed URLs, which has the code and the cause as content
 # Python reads no number of thousands of digits.
-NAME = regex(r"(\d{1,9})/(\d{1,9})/(\d{1,9})-(\d{1,9})-([a-z]+)(?:-(\d{1,9}))?", re.ASCII)
-# Seconds by a clock that was set meanwhile, below zero or since 1970, say nothing, and hide no end of a job.
-CONTENT = regex(rb"(\d{1,9}) (\d{1,9}) ([a-z]+)(?: (?:(\d{1,9})|-?\d{1,20}))?\s*")
+NAME = regex(r"(\d{1,9})/(\d{1,9})/(\d{1,9})-(\d{1,9})-([a-z]+)", re.ASCII)
+SETUP_NAME = regex(r"(\d{1,9})/(\d{1,9})/(\d{1,9})-setup-(\d{1,9})", re.ASCII)
+CONTENT = regex(rb"(\d{1,9}) (\d{1,9}) ([a-z]+)\s*")
 OF_PEER = "another node of its task ended it"
 CURE = 'let the ENTRYPOINT of the image end with exec "$@", or use an image without one'
 
@@ -128,8 +128,7 @@ class NodeEnds:
             match = CONTENT.fullmatch(content or b"")
             if match:
                 attempt, code, cause = int(match[1]), int(match[2]), match[3].decode()
-                setup_s = int(match[4]) if match[4] else None
-                self._known[task, 0] = {attempt: NodeEnd(code, cause, setup_s)}
+                self._known[task, 0] = {attempt: NodeEnd(code, cause)}
 
     def newest(self, task: int, rank: int) -> NodeEnd | None:
         """Return how the last attempt of a node has ended of those whose agents have recorded that.
@@ -155,14 +154,17 @@ class NodeEnds:
 def read_names(names: Iterable[str]) -> dict[Key, NodeEnd]:
     """Return the ends that *names* of records say.
 
-    >>> read_names(["4/2/1-75-program-12", "4/2/batch"])
+    >>> read_names(["4/2/1-75-program", "4/2/1-setup-12", "4/2/batch"])
     {(4, 1, 2): NodeEnd(code=75, cause='program', setup_s=12)}
     """
-    ends = {}
-    for match in filter(None, map(NAME.fullmatch, names)):
+    listed, setups, ends = list(names), dict[Key, int](), dict[Key, NodeEnd]()
+    for match in filter(None, map(SETUP_NAME.fullmatch, listed)):
+        task, attempt, rank, setup_s = map(int, match.groups())
+        setups[task, rank, attempt] = setup_s
+    for match in filter(None, map(NAME.fullmatch, listed)):
         task, attempt, rank, code = map(int, match.groups()[:4])
-        setup_s = int(match[6]) if match[6] else None
-        ends[task, rank, attempt] = NodeEnd(code, match[5], setup_s)
+        key = (task, rank, attempt)
+        ends[key] = NodeEnd(code, match[5], setups.get(key))
     return ends
 
 

@@ -167,7 +167,7 @@ class Attempt(Part):
     began_s: Time | None
     ended_s: Time | None
     setup_s: float | None = Field(
-        description="Seconds that `setup` took; null if there is none, or if it did not end."
+        description="Seconds that `setup` took; null if there is none, if it did not end, or with `files: signed`."
     )
 
 

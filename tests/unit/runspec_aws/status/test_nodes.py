@@ -39,7 +39,9 @@ def test_a_recorded_success_counts() -> None:
 
 
 def test_attempts_have_the_time_of_their_setup() -> None:
-    found = shown(job("SUCCEEDED", attempt(3), attempt(0)), "0/1/0-3-setup-5", "0/2/0-0-program-12")
+    names = ("0/1/0-3-setup", "0/1/0-setup-5", "0/2/0-0-program", "0/2/0-setup-12")
+
+    found = shown(job("SUCCEEDED", attempt(3), attempt(0)), *names)
 
     assert [one.setup_s for one in found.attempts] == [5, 12]
 

@@ -460,7 +460,7 @@ def test_a_recorded_success_counts() -> None:
 
 def test_attempts_have_the_time_of_their_setup() -> None:
     info = {**GOOD, "retryCount": 1}
-    recorded = ["0/1/0-3-setup-5", "0/2/0-0-program-12"]
+    recorded = ["0/1/0-3-setup", "0/1/0-setup-5", "0/2/0-0-program", "0/2/0-setup-12"]
 
     found = status(Service(task("completed", 0, **info), recorded=recorded))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from runspec_agent.base import end_causes
 from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.retry import end_record
+from runspec_agent.store.folder import FolderBucket
 from runspec_jobs.provider import node_ends
 from runspec_jobs.provider.node_ends import NodeEnd, NodeEnds
 
@@ -36,14 +38,20 @@ class Store:
 @pytest.mark.parametrize("code,cause", [(0, "program"), (143, "stopped"), (124, "timeout")])
 @pytest.mark.parametrize("setup_s", [None, 0, 100])
 def test_the_client_reads_what_the_agent_has_written(
-    code: int, cause: str, setup_s: int | None
+    code: int, cause: str, setup_s: int | None, tmp_path: Path
 ) -> None:
     end = end_record.End(code, cause, None, setup_s)
-    key = end_record.key("", TaskIdentity("j", 4, 1, 2), end)
+    bucket, place = (
+        FolderBucket({"RUNSPEC_STORE": f"file://{tmp_path}"}),
+        TaskIdentity("j", 4, 1, 2),
+    )
+    end_record.write(bucket, "", place, end, "node")
 
-    found = node_ends.read_names([key.removeprefix("ends/")])
-
-    assert found == {(4, 1, 2): NodeEnd(code, cause, setup_s)}
+    names = [entry.key.removeprefix("ends/") for entry in bucket.listing("ends/")]
+    assert node_ends.read_names(names) == {(4, 1, 2): NodeEnd(code, cause, setup_s)}
+    assert end_record.find(bucket, "", place) == end
+    # Versions up to 0.3.0 know this name alone.
+    assert f"4/2/1-{code}-{cause}" in names
 
 
 def test_ten_thousand_ends_take_one_list_and_no_read() -> None:
@@ -94,24 +102,6 @@ def test_the_record_of_a_job_with_signed_urls_is_read_and_a_damaged_one_proves_n
 
     assert (ends.newest(0, 0), ends.newest(1, 0)) == (NodeEnd(75, "program"), None)
     assert (store.lists, store.reads) == (0, 2)
-
-
-def test_the_record_of_a_job_with_signed_urls_has_the_time_of_its_setup() -> None:
-    ends = Store(**{"0/signed": "2 75 program 12\n"}).ends(ends="signed")
-
-    ends.look([(0, 0, 2)])
-
-    assert ends.newest(0, 0) == NodeEnd(75, "program", 12)
-
-
-@pytest.mark.parametrize("seconds", ["-3600", "1764000000"])
-def test_a_clock_that_was_set_during_a_setup_leaves_the_end_of_the_job_known(seconds: str) -> None:
-    """A machine may start with the time of 1970, or be corrected to an earlier time."""
-    ends = Store(**{"0/signed": f"1 0 program {seconds}\n"}).ends(ends="signed")
-
-    ends.look([(0, 0, 1)])
-
-    assert ends.newest(0, 0) == NodeEnd(0, "program", None)
 
 
 @pytest.mark.parametrize("told", ["143-peer", "143-stopped"])
