@@ -8,7 +8,7 @@ from runspec_jobs.provider import Facts
 from runspec_parallelcluster.check.rules import USERS
 from runspec_parallelcluster.decision import GIB, Decision, QueueChoice
 from runspec_parallelcluster.options import ParallelClusterOptions
-from runspec_parallelcluster.resources import known, usable_mib
+from runspec_parallelcluster.resources import find_architecture, known, usable_mib
 
 WORKSPACE = "runspec"  # the folder of the workspace on a file system of the cluster
 
@@ -23,6 +23,7 @@ def facts(decision: Decision, given: Facts) -> Facts:
         survey["slurm"] = {
             "partitions": _partitions(decision),
             "containers": [],
+            "machine": find_architecture(decision.options.head_node),
             "mpi": ["pmix", "pmi2"],
             **_limits(decision.options),
         }

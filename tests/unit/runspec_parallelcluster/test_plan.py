@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from runspec_ec2 import ec2_catalogue
-from runspec_jobs.provider import Scope, Step
+from runspec_jobs.provider import Scope, Source, Step
+from runspec_jobs.provider.job_manifest import CONTEXT
 from runspec_parallelcluster import PROVIDER, infrastructure
 from runspec_parallelcluster.decision import decide
 from runspec_parallelcluster.naming import TAG
@@ -48,6 +49,25 @@ def test_the_cluster_comes_before_all_that_lies_on_it() -> None:
 
     assert ids[:3] == ["cluster", "head", "inside"]
     assert ids[-1] == "job"
+
+
+@pytest.mark.parametrize(
+    ("head_node", "platform"), [("m6i.large", "linux/amd64"), ("m6g.large", "linux/arm64")]
+)
+def test_an_image_is_built_for_the_machines_of_the_cluster(head_node: str, platform: str) -> None:
+    wanted = spec(container={"build": {"context": "./image"}})
+    where: dict[str, Any] = {
+        "images": "r.example/team/jobs",
+        "container": "podman",
+        "head_node": head_node,
+    }
+    known = facts(wanted, **where)
+    source = Source(f"sha256:{'1' * 64}", 2, 30)
+    known = known._replace(sources={**known.sources, CONTEXT: source})
+
+    (step,) = (step for step in PROVIDER.plan(wanted, RUN, known) if step.id == "image")
+
+    assert step.do.params["platform"] == platform
 
 
 def test_a_cluster_without_a_name_is_named_by_what_it_is() -> None:
