@@ -23,12 +23,13 @@ from runspec_azure.store import Blobs
 from runspec_azure.store_layout import AGENT_SHA256, STATE
 from runspec_azure.timing import CLOCK, Clock
 from runspec_images.image_build import BUILD, build_and_push, find_built
-from runspec_images.image_registry import read_config
+from runspec_images.image_registry import ImageConfig, read_config
 from runspec_jobs.provider import (
     AlreadyExists,
     Bundle,
     Client,
     Conflict,
+    CredentialsError,
     Facts,
     MembershipChange,
     NoAnswer,
@@ -57,6 +58,7 @@ MAKES_POOL = frozenset({"Pool_Add", "Pool_Create"})
 # Refusals of a pool that is being resized, or that another run has just scaled up.
 AWAKE = frozenset({"PoolBeingResized", "TooManyEnableAutoScaleRequests"})
 ARCHITECTURE = "amd64"  # of all machines that runspec chooses: `vm_sizes`
+LONGEST_CODE = 100_000  # bytes; Linux starts no program with a variable of 128 KiB: execve(2)
 OVER = frozenset({"JobCompleted", "JobBeingTerminated", "JobTerminating"})
 
 
@@ -116,12 +118,26 @@ class AzureClient:
 
     def _read_entrypoint(self, image: str) -> Response:
         """Return the shell code that runs the ENTRYPOINT of *image*, and the name of that image by its digest."""
-        config = read_config(image, ARCHITECTURE, built_image.login(self.session, image))
+        config = self._read_config(image)
         code = image_entrypoint.write(config.content)
         if code is None:
             hint = "write command: [program, argument] in place of entrypoint"
             raise RemoteError(f"the image {image} has neither ENTRYPOINT nor CMD", hint)
+        if len(code.encode()) > LONGEST_CODE:
+            raise RemoteError(f"the ENTRYPOINT and CMD of {image} are too long for a variable")
         return {"image": config.pinned, "code": code}
+
+    def _read_config(self, image: str) -> ImageConfig:
+        try:
+            login = built_image.login(self.session, image)
+        except CredentialsError as refusal:
+            # The registry of somebody else may permit anonymous pulls:
+            # https://learn.microsoft.com/azure/container-registry/anonymous-pull-access
+            try:
+                return read_config(image, ARCHITECTURE)
+            except CredentialsError:
+                raise refusal from None
+        return read_config(image, ARCHITECTURE, login)
 
     def _make(self, request: Request) -> Response:
         body = self._timed(self.signer.with_urls(request.params["body"]))

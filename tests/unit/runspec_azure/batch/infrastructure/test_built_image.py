@@ -14,8 +14,18 @@ from runspec_azure.batch.infrastructure import built_image
 from runspec_azure.session import container_registry
 from runspec_azure.session.clients import Session
 from runspec_images.image_build import REHEARSED
+from runspec_images.image_registry import ImageConfig
 from runspec_images.registry_logins import Login
-from runspec_jobs.provider import CredentialsError, Facts, Problem, Source, Spec, Step
+from runspec_jobs.provider import (
+    CredentialsError,
+    Facts,
+    Problem,
+    RemoteError,
+    Request,
+    Source,
+    Spec,
+    Step,
+)
 from runspec_jobs.provider.job_manifest import CONTEXT
 from tests.support.azure.resource_manager import Login as Credential
 from tests.support.azure.specs import IDENTITY, options, spec
@@ -170,6 +180,40 @@ def test_no_other_registry_gets_a_token_of_azure(session: Session) -> None:
 
 
 # The client
+
+
+READ_ENTRYPOINT = Request("registry", "read_entrypoint", {"image": f"{ACR}/a:1"})
+
+
+@pytest.mark.parametrize("is_public", [True, False])
+def test_the_entrypoint_of_a_registry_that_refuses_the_login_is_read_without_one(
+    session: Session, is_public: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(_image: str, _architecture: str, login: Login | None = None) -> ImageConfig:
+        assert login is None
+        if not is_public:
+            raise CredentialsError("wants a login", "podman login")
+        return ImageConfig("pinned", {"Entrypoint": ["/serve"]})
+
+    monkeypatch.setattr(client_of_azure, "read_config", read)
+    client = AzureClient(session.options)
+    client.__dict__["session"] = session
+
+    if is_public:
+        assert client.call(READ_ENTRYPOINT) == {"image": "pinned", "code": 'set -- /serve "$@"'}
+        return
+    with pytest.raises(CredentialsError, match="refused"):
+        client.call(READ_ENTRYPOINT)
+
+
+def test_an_entrypoint_that_no_variable_holds_is_refused(
+    client: AzureClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = ImageConfig("pinned", {"Entrypoint": ["a" * 200_000]})
+    monkeypatch.setattr(client_of_azure, "read_config", lambda *_: found)
+
+    with pytest.raises(RemoteError, match="too long for a variable"):
+        client.call(READ_ENTRYPOINT)
 
 
 @pytest.fixture
