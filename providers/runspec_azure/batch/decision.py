@@ -86,8 +86,8 @@ def decide(spec: Spec, facts: Facts) -> Decision:
     nodes, tasks, asked = nodes_each(spec), tasks_in_all(spec), spec.cluster.nodes
     allocation: str | None = facts.survey.get("pool_allocation") or options.pool_allocation
     most_connected = MOST_CONNECTED[allocation or "batch-service"]
-    most_nodes = _most_nodes(spec, options, most_connected)
     slots = 1 if options.pool else options.tasks_per_node
+    most_nodes = _most_nodes(spec, options, most_connected, slots)
     machine_request = _machine_request(spec, options, slots)
     return Decision(
         options=options,
@@ -116,7 +116,7 @@ def decide(spec: Spec, facts: Facts) -> Decision:
     )
 
 
-def _most_nodes(spec: Spec, options: BatchOptions, most_connected: int) -> int:
+def _most_nodes(spec: Spec, options: BatchOptions, most_connected: int, slots: int) -> int:
     """Return the largest number of nodes of the pool, at most as many as tasks can use.
 
     Tasks that max_parallel holds back count as pending, too: "$ActiveTasks [...] includes all tasks that
@@ -125,7 +125,7 @@ def _most_nodes(spec: Spec, options: BatchOptions, most_connected: int) -> int:
     """
     nodes, most = nodes_each(spec), options.max_nodes
     if spec.max_parallel:
-        machines = math.ceil(spec.max_parallel / options.tasks_per_node)
+        machines = math.ceil(spec.max_parallel / slots)
         most = min(most, machines * spec.cluster.nodes.max)
     if spec.cluster.nodes.max > 1:
         most = min(most, most_connected)

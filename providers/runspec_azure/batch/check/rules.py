@@ -37,7 +37,7 @@ REFUSED = {
     )
 }
 MOST_MOUNTS = 10  # https://learn.microsoft.com/azure/batch/batch-quota-limit#other-limits
-MOST_SHARED = 400  # of tasks_per_node: the formula names each, and "cannot exceed 8 KB" (batch-automatic-scaling)
+MOST_SHARED = 350  # of tasks_per_node: the formula names each, and "cannot exceed 8 KB" (batch-automatic-scaling)
 MOST_TASKS = 10_000  # of a sweep; more were never tried
 MOST_DAYS = 180  # the lifetime of a task, including its wait in the queue: the same page
 # https://learn.microsoft.com/rest/api/batchservice/pools/create-pool: id

@@ -53,7 +53,9 @@ def test_machines_that_tasks_share_are_larger_and_fewer(
 
 
 def test_a_pool_of_the_profile_decides_how_many_tasks_share_its_machines() -> None:
-    assert decision(spec(**SWEEP), tasks_per_node=3, pool="mine").slots == 1
+    made = decision(spec(**SWEEP, max_parallel=6), tasks_per_node=3, pool="mine")
+
+    assert (made.slots, made.nodes_at_once) == (1, 6)
 
 
 @pytest.mark.parametrize(

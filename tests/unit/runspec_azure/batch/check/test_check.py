@@ -91,7 +91,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
     ),
     "more shared machines than the formula counts": (
         {"sweep": {"n": "0..9"}},
-        {"tasks_per_node": 2, "max_nodes": 401},
+        {"tasks_per_node": 2, "max_nodes": 351},
         ("provider",),
     ),
     "a wait for spot that is shorter than a formula": ({}, {"spot_wait": "4m"}, ("provider",)),
@@ -329,7 +329,7 @@ GOOD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a gang": ({"cluster": {"nodes": 16}}, {}),
     "tasks that share machines": (
         {"sweep": {"n": "0..9"}},
-        {"tasks_per_node": 8, "max_nodes": 400},
+        {"tasks_per_node": 8, "max_nodes": 350},
     ),
     "as many nodes as talk to each other": (
         {"cluster": {"nodes": 100}},

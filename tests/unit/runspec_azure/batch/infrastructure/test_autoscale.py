@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from runspec_azure.batch import PROVIDER
+from runspec_azure.batch.check import rules
 from runspec_azure.batch.infrastructure import autoscale
 from runspec_emulators.azure_batch.autoscale import formula
 from runspec_emulators.azure_batch.autoscale.formula import Series
@@ -113,6 +115,20 @@ def test_machines_that_tasks_share_are_rounded_up(slots: int) -> None:
         machines = min(4, math.ceil(pending / slots))
 
         assert evaluated(sweep, pending, tasks_per_node=slots, max_nodes=4) == (machines, 0)
+
+
+def test_the_longest_formula_of_shared_machines_is_accepted() -> None:
+    """ "An autoscale formula cannot exceed 8 KB", with the comment that names the run."""
+    made = decision(
+        spec(sweep={"n": "0..9999"}, cluster=THEN_OTHERS),
+        tasks_per_node=256,
+        max_nodes=rules.MOST_SHARED,
+        spot_wait="1h",
+    )
+    (wake,) = autoscale.wake(made, "n" * 63, "pool")
+    text = autoscale.with_time(wake.do.params, datetime.now(UTC))["body"]["autoScaleFormula"]
+
+    assert len(text) < 8_000
 
 
 def test_tasks_that_are_submitted_wake_the_machines_that_they_share() -> None:
