@@ -118,8 +118,9 @@ def _exports(decision: Decision, spec: Spec, run: str) -> Iterator[tuple[str, st
     if decision.mpi:
         yield "RUNSPEC_MPI", quoted(decision.mpi)
     if spec.container.entrypoint and decision.engine == "podman":
-        # The batch script puts the ENTRYPOINT of this image in its place.
-        yield "RUNSPEC_ENTRYPOINT", quoted(docker_notation(decision.image))
+        # The batch script puts the ENTRYPOINT of this image in its place. podman shows no image with a scheme.
+        image = docker_notation(decision.image).removeprefix("docker://")
+        yield "RUNSPEC_ENTRYPOINT", quoted(image)
 
 
 def _command(decision: Decision, env: Mapping[str, str], exported: tuple[str, ...]) -> str:

@@ -485,6 +485,18 @@ def test_other_engines_get_the_names_of_enroot_as_docker_writes_them(
     assert [scheme + plain in lines[0], f"docker://{plain}" in lines[1]] == [True, True]
 
 
+@pytest.mark.parametrize("scheme", ["", "docker://"])
+def test_podman_is_asked_for_the_entrypoint_of_an_image_by_its_plain_name(scheme: str) -> None:
+    """`podman image inspect docker://a:1` is an error: "unsupported transport"."""
+    wanted = spec(container={"image": f"{scheme}h.io/a:1"})
+    container = wanted.container.model_copy(update={"entrypoint": "image"})
+    wanted = wanted.model_copy(update={"command": None, "container": container})
+
+    script = sbatch(wanted, facts(wanted, {"container": "podman"}))[1]
+
+    assert "export RUNSPEC_ENTRYPOINT=h.io/a:1" in script.splitlines()
+
+
 def test_the_files_of_images_are_run_as_they_are(stubs: Path) -> None:
     wanted = spec(container={"image": "/images/a b.sif".replace(" ", "_")})
 
