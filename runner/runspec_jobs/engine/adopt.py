@@ -336,7 +336,8 @@ def look(plan: model.Plan, journal: Journal, client: Client) -> None:
 
     Steps are done in order. Therefore all steps before the last step of the run that is found were done too, even if
     their resources do not exist any more or cannot be found. Of several steps that submit jobs, the last ones may be
-    missing after an apply that was interrupted: the next apply submits them.
+    missing after an apply that was interrupted: the next apply submits them, and repeats a step whose lost answer they
+    need.
     """
     answers: dict[str, Response] = {}
     for step in plan.steps:
@@ -353,8 +354,16 @@ def look(plan: model.Plan, journal: Journal, client: Client) -> None:
     # A service may forget how to find a job and still report its state.
     if of_run and not in_part and client.state(plan.run).state is not State.GONE:
         last = len(plan.steps)  # the last step is done, because the job exists
-    for number, step in enumerate(plan.steps, 1):
-        if step.id not in journal.memory.answers and (number <= last or step.id in answers):
+    done = {step.id for number, step in enumerate(plan.steps, 1) if number <= last} | known
+    refs = [
+        ref
+        for step in plan.steps
+        if step.id not in done
+        for ref in model.find_marked(step.do.params, model.REF)
+    ]
+    done -= {ref.split(".")[0] for ref in refs} - known
+    for step in plan.steps:
+        if step.id in done and step.id not in journal.memory.answers:
             _note(step, answers.get(step.id), journal)
 
 

@@ -435,6 +435,24 @@ def test_steps_before_a_found_step_count_as_done(store: Store) -> None:
     assert of.read_memory().undone == {"definition"}
 
 
+@pytest.mark.parametrize("is_submitted", [True, False])
+def test_a_lost_answer_that_a_job_to_be_submitted_needs_counts_as_not_done(
+    store: Store, is_submitted: bool
+) -> None:
+    """Otherwise, the next apply could not fill the request of that job."""
+    found = copy.copy(store.find)
+    lost = ("definition",) if is_submitted else ("definition", "job")
+    kept = state()
+    order = [each["id"] for each in kept["plan"]["steps"]]
+    assert order.index("definition") < order.index("record")
+    store.find = lambda step: None if step.id in lost else found(step)  # type: ignore[method-assign]
+
+    assert run(["adopt", "aws-batch", RUN]) == 0
+
+    (of,) = run_record.list_all()
+    assert ("definition" in of.read_memory().answers) is is_submitted
+
+
 def test_runs_of_other_machines_are_ordered_by_when_they_began(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
