@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 from runspec_jobs.api import profiles
 from runspec_jobs.api.profiles import Made, Preview, Trusted
@@ -43,7 +44,8 @@ def setup(options: SetupOptions) -> int:
         output.tell(
             f"read {made.profile}, then run: runspec trust {shlex.quote(str(made.profile))}"
         )
-    output.tell("next: runspec apply job.yaml")
+    verb = "apply" if Path("job.yaml").exists() else f"init --provider {options.provider}"
+    output.tell(f"next: runspec {verb} job.yaml")
     return OK
 
 

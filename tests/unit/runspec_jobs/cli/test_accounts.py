@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from runspec_jobs.api import profiles
+from runspec_jobs.api.profiles import Made, Preview
 from runspec_jobs.cli.app import run
 
 Capture = pytest.CaptureFixture[str]
@@ -54,3 +56,23 @@ def test_rights_of_a_setup_are_printed_without_a_login(provider: str, capsys: Ca
     assert run(["policy", "--setup", provider]) == 0
 
     assert '"Action' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("has_spec", "verb"), [(True, "apply"), (False, "init --provider aws-batch")]
+)
+def test_a_setup_names_what_is_typed_next(
+    folder: Path,
+    has_spec: bool,
+    verb: str,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = Made(Preview("aws-batch", "here", (), (), ()), {}, folder / "profile.yaml", True)
+    monkeypatch.setattr(profiles, "set_up", lambda *given, **more: made)
+    if has_spec:
+        (folder / "job.yaml").write_text("")
+
+    assert run(["setup", "aws-batch"]) == 0
+
+    assert f"next: runspec {verb} job.yaml" in capsys.readouterr().err
