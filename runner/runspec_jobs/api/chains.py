@@ -120,7 +120,15 @@ class ChainRun:
         """
         with chain_record.hold_off_applies(self.record) as alone:
             if alone and (ends := _list_ends(self.record)):
-                Events(on_event).note(f"nothing of the chain {self.name} runs")
+                # Nobody may have waited for its runs, and ended what they do not need any more.
+                lines = [
+                    line
+                    for end in ends
+                    if end.run is not None and end.status is not None
+                    for line in end.run.reconcile(end.status)
+                ]
+                for line in (*lines, f"nothing of the chain {self.name} runs"):
+                    Events(on_event).note(line)
                 return ends
         _end_each(chain_record.note_want(self.record, "cancel"), _cancel, on_event)
         return self.status()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.api.chains import SKIPPED, JobStatus, apply_chain, get_chain, load_chain
+from runspec_jobs.api.lifecycle import Run
 from runspec_jobs.cli.app import run
 from runspec_jobs.state import chain_record
 from runspec_local.provider import LocalProvider
@@ -70,6 +71,17 @@ def test_cancel_of_a_chain_that_has_ended_changes_nothing(
     assert "nothing of the chain all runs" in words
     assert document["want"] == "run"
     assert said("status", "all") == before
+
+
+def test_cancel_of_a_chain_that_has_ended_ends_what_its_runs_do_not_need(
+    path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply(path, job("first", "true"), NEXT)
+    monkeypatch.setattr(Run, "reconcile", lambda run, status: [f"{run.name} needs no machine"])
+
+    words = said("cancel", "all")
+
+    assert "first needs no machine" in words and "next needs no machine" in words
 
 
 def test_cancel_of_a_chain_that_was_destroyed_changes_nothing(path: Path, said: Said) -> None:
