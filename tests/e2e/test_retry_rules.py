@@ -289,10 +289,10 @@ def test_a_lost_machine_ends_a_job_on_azure_batch(on_azure: Local, account: Azur
     assert "the attempt before was lost: retry.on says stop" in log
 
 
-# A sweep that ends when so many of its tasks have failed.
+# A sweep that ends when so many of its tasks have failed. They wait until the third task has its trap.
 
 MANY = """\
-[ "${sweep.n}" -gt 1 ] || exit 3
+[ "${sweep.n}" -gt 1 ] || { sleep 4; exit 3; }
 trap 'exit 1' TERM
 while :; do sleep 0.2; done
 """
