@@ -53,9 +53,9 @@ def test_listen_sets_who_hears_what_a_build_says(
 ) -> None:
     said: list[str] = []
 
-    def build(*_: object, **given: Any) -> dict[str, str]:
-        given["tell"]("STEP 1/2: FROM scratch")
-        return {"image": f"{given['image']}@sha256:1"}
+    def build(_: object, asked: Any, __: object, tell: Any, ___: object) -> dict[str, str]:
+        tell("STEP 1/2: FROM scratch")
+        return {"image": f"{asked['image']}@sha256:1"}
 
     monkeypatch.setattr(client, "build_and_push", build)
     wanted = {"image": "registry.example.org/a", "file": None, "platform": "linux/amd64"}

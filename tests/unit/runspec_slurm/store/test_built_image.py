@@ -12,6 +12,7 @@ from runspec_jobs.provider.job_manifest import CONTEXT
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.provider import PROVIDER
+from runspec_slurm.store import built_image
 from tests.support.slurm.specs import FOUND, RUN, spec
 
 IMAGES = "h.io:5000/team/jobs"
@@ -113,3 +114,19 @@ def test_without_a_repository_the_build_is_refused(options: dict[str, Any], why:
 
 def test_a_profile_with_a_repository_has_no_problem() -> None:
     assert errors(facts()) == []
+
+
+def test_a_client_passes_on_what_a_build_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(params: Any, _bundle: object, tell: Any, _progress: object) -> Any:
+        tell("STEP 1")
+        return {"image": params["image"]}
+
+    said: list[str] = []
+    monkeypatch.setattr(built_image, "build", build)
+    client = SlurmClient(facts().options)
+    client.listen(said.append)
+    step = planned()["image"]
+
+    answer = client.stage(step.do, None, lambda *_: None)  # type: ignore[arg-type] # it is not read
+
+    assert (answer, said) == ({"image": step.do.params["image"]}, ["STEP 1"])
