@@ -19,7 +19,8 @@ from runspec_aws.store import objects, publish
 from runspec_aws.store.layout import AGENT_SHA256
 from runspec_aws.task_stop import Releases
 from runspec_aws.timing import Clock, Timing
-from runspec_images.image_build import BUILD, build_and_push
+from runspec_images.image_build import build_and_push
+from runspec_images.image_plan import BUILD
 from runspec_jobs.provider import (
     Bundle,
     Client,

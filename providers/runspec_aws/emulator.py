@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec_images.image_build import REHEARSED
+from runspec_images.image_plan import REHEARSED
 from runspec_jobs.provider.types import Emulation
 
 ACCOUNT = "123456789012"

@@ -10,7 +10,8 @@ from runspec_agent.base.light_typing import NamedTuple
 from runspec_aws.errors import FORBIDDEN, code_of, got, translated
 from runspec_aws.infrastructure import built_image, compute_environments
 from runspec_aws.session import Session
-from runspec_images.image_build import BUILD, find_built
+from runspec_images.image_build import find_built
+from runspec_images.image_plan import BUILD
 from runspec_jobs.provider import Finding, RemoteError, Request, Response, RunspecError
 
 LEAVING = ("DELETING", "DELETED")

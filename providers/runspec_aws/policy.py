@@ -11,7 +11,7 @@ from runspec_aws.naming import partition
 from runspec_aws.options import OWN_GROUP, AwsOptions
 from runspec_aws.resources import asks_region
 from runspec_aws.store import run_secrets
-from runspec_images.image_build import BUILD
+from runspec_images.image_plan import BUILD
 from runspec_jobs.provider import Request, Step, requests_of
 from runspec_jobs.provider.job_manifest import list_foreign
 

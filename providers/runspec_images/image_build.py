@@ -7,27 +7,16 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from runspec_images.engine_login import EngineOptions, write_login
-from runspec_images.image_registry import find_digest, is_loopback, parse_name
+from runspec_images.image_plan import is_loopback, parse_name
+from runspec_images.image_registry import find_digest
 from runspec_images.registry_logins import Login
-from runspec_jobs.provider import (
-    Bundle,
-    Facts,
-    Problem,
-    Progress,
-    RemoteError,
-    Request,
-    Scope,
-    Spec,
-    Step,
-    Unavailable,
-    short_hash,
-)
-from runspec_jobs.provider.job_manifest import CONTEXT, RECIPES
+from runspec_jobs.provider import Bundle, Progress, RemoteError, Unavailable
+from runspec_jobs.provider.job_manifest import RECIPES
 
 ENGINES = ("podman", "docker", "buildah")
 ANSWER_S = 60.0
@@ -37,41 +26,7 @@ AWAY = "/"  # engines are not started in the folder of a job file, whose content
 # The last line of `docker push`, which has no option for it:
 # https://github.com/moby/moby/blob/master/daemon/internal/distribution/push_v2.go
 PUSHED = re.compile(r"\S+: digest: (sha256:[0-9a-f]{64}) size: \d+")
-REHEARSED = "rehearsal.invalid/images"  # the repository of a rehearsal, which pushes nothing
-BUILD = "build_image"  # the operation of the request
 Tell = Callable[[str], None]
-
-
-# The plan
-
-
-def refuse_rehearsal(spec: Spec, repository: str | None) -> Iterator[Problem]:
-    """Yield a problem for an image that *spec* has built, if *repository* is that of a rehearsal."""
-    if spec.container.build is not None and repository == REHEARSED:
-        hint = "add --set container.build= --set container.image=NAME to rehearse with an image"
-        message = "a rehearsal builds and pushes no image"
-        yield Problem(("container", "build"), message, hint, at="key")
-
-
-def name_built(repository: str, file: str | None, platform: str, facts: Facts) -> str:
-    """Return the name of the image that is built in *repository*, whose tag is a hash of what it is built from."""
-    made = {"context": facts.sources[CONTEXT].name, "file": file, "platform": platform}
-    return f"{repository}:runspec-{short_hash(made)}"
-
-
-def plan_build(
-    spec: Spec, image: str, platform: str, facts: Facts, undo: Request | None = None
-) -> Step:
-    """Return the step that builds *image* and pushes it; its answer is `image`, the name with the digest."""
-    build, source = spec.container.build, facts.sources[CONTEXT]
-    assert build is not None, "BUG: nothing is to be built"
-    wanted = {"image": image, "file": build.file, "platform": platform}
-    do = Request("registry", BUILD, {**wanted, "context": {"$file": CONTEXT}})
-    title = f"build {build.context} ({source.counted}, {source.bytes:,} bytes) and push {image}"
-    return Step("image", title, Scope.SITE, do, undo)
-
-
-# The build and the push
 
 
 def find_built(image: str, login: Login | None) -> dict[str, str] | None:

@@ -16,9 +16,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runspec_agent.base.light_typing import NamedTuple
+from runspec_images.image_plan import Name, is_loopback, parse_name
 from runspec_images.registry_logins import Login, find_login
 from runspec_jobs.provider import CredentialsError, RemoteError
-from runspec_jobs.provider.registry_login import HUB, registry_of
+from runspec_jobs.provider.registry_login import HUB
 
 ANSWER_S = 60.0
 MOST_BYTES = 4 << 20  # of a manifest: "Pushing Manifests" of the specification
@@ -34,41 +35,6 @@ DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 TOKEN = re.compile(r"[!-~]+")  # the error of http.client for another one contains it
 UNFIT = re.compile("[\0\ud800-\udfff]")  # no word of a command has these
-
-
-class Name(NamedTuple):
-    """The parts of the name of an image: `HOST/REPOSITORY:TAG` or `HOST/REPOSITORY@DIGEST`."""
-
-    host: str
-    repository: str
-    reference: str
-
-
-def parse_name(image: str) -> Name:
-    """Return the parts of *image*.
-
-    >>> parse_name("python")
-    Name(host='docker.io', repository='library/python', reference='latest')
-    >>> parse_name("localhost:5000/a/b@sha256:12")
-    Name(host='localhost:5000', repository='a/b', reference='sha256:12')
-    """
-    host = registry_of(image)
-    rest = image.removeprefix(f"{host}/")
-    rest, _, digest = rest.partition("@")
-    repository, colon, tag = rest.rpartition(":")
-    if not colon:
-        repository, tag = rest, "latest"
-    if host == HUB and "/" not in repository:
-        repository = f"library/{repository}"
-    return Name(host, repository, digest or tag)
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether the registry at *host* is asked without TLS, as docker does.
-
-    https://docs.docker.com/reference/cli/dockerd/#insecure-registries
-    """
-    return host.partition(":")[0] in ("localhost", "127.0.0.1")
 
 
 def find_digest(image: str, login: Login | None = None) -> str | None:
@@ -187,22 +153,22 @@ class _Link:
         """Return the answer, or None if there is nothing. A registry says which login it wants by a refusal."""
         with self._told():
             try:
-                return self._send(method, self.base + path, kinds)
+                return self._look(method, path, kinds)
             except urllib.error.HTTPError as exc:
-                if exc.code == 404:
-                    exc.close()
-                    return None
                 if exc.code != 401 or self._right is not None:
                     raise
                 exc.close()
                 self._right = self._log_in(exc.headers.get("WWW-Authenticate") or "")
-            try:
-                return self._send(method, self.base + path, kinds)
-            except urllib.error.HTTPError as exc:
-                if exc.code == 404:
-                    exc.close()
-                    return None
+            return self._look(method, path, kinds)
+
+    def _look(self, method: str, path: str, kinds: str) -> _Answer | None:
+        try:
+            return self._send(method, self.base + path, kinds)
+        except urllib.error.HTTPError as exc:
+            if exc.code != 404:
                 raise
+            exc.close()
+            return None
 
     def _send(
         self, method: str, url: str, kinds: str, right: str | None = None, form: bytes | None = None

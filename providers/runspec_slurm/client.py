@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from runspec_images.image_build import BUILD
+from runspec_images.image_plan import BUILD
 from runspec_jobs.provider import (
     Bundle,
     Client,

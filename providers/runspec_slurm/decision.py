@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runspec_images.image_build import name_built
+from runspec_images.image_plan import name_built
 from runspec_jobs.provider import Capacity, Facts, Launch, Spec
 from runspec_jobs.provider.elastic_tasks import nodes_each, tasks_in_all
 from runspec_jobs.provider.job_manifest import CONTEXT

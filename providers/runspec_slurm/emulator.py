@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec_images.image_build import REHEARSED
+from runspec_images.image_plan import REHEARSED
 from runspec_jobs.provider import Unavailable, UsageError, did_you_mean
 from runspec_jobs.provider.types import Emulation
 from runspec_slurm.options import split_partitions

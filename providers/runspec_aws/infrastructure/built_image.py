@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from runspec_aws.decision import Decision
 from runspec_aws.naming import partition, tags
 from runspec_aws.options import AwsOptions
-from runspec_images.image_build import name_built, plan_build, refuse_rehearsal
-from runspec_images.image_registry import parse_name
-from runspec_images.registry_logins import Login
+from runspec_images.image_plan import name_built, parse_name, plan_build, refuse_rehearsal
 from runspec_jobs.provider import Facts, NoAnswer, Problem, Request, Scope, Spec, Step
 from runspec_jobs.provider.job_manifest import CONTEXT
 
 if TYPE_CHECKING:
     from runspec_aws.session import Session
+    from runspec_images.registry_logins import Login
 
 # https://docs.aws.amazon.com/AmazonECR/latest/userguide/Registries.html
 ECR = re.compile(
@@ -96,6 +95,7 @@ def login(session: Session, named: str) -> Login | None:
     https://docs.aws.amazon.com/AmazonECR/latest/APIReference/API_GetAuthorizationToken.html
     """
     from runspec_aws.errors import got, translated  # with the SDK, which a plan does without
+    from runspec_images.registry_logins import Login  # with programs, which a plan does without
 
     found = ECR.fullmatch(parse_name(named).host)
     if found is None:

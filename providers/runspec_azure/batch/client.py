@@ -22,7 +22,8 @@ from runspec_azure.session.clients import Session
 from runspec_azure.store import Blobs
 from runspec_azure.store_layout import AGENT_SHA256, STATE
 from runspec_azure.timing import CLOCK, Clock
-from runspec_images.image_build import BUILD, build_and_push, find_built
+from runspec_images.image_build import build_and_push, find_built
+from runspec_images.image_plan import BUILD
 from runspec_images.image_registry import ImageConfig, read_config
 from runspec_jobs.provider import (
     AlreadyExists,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.resources import request
 from runspec_azure.resources.vm_sizes import GIB, gpu_type, known
-from runspec_images.image_build import name_built
+from runspec_images.image_plan import name_built
 from runspec_jobs.provider import Capacity, Facts, Mount, Spec
 from runspec_jobs.provider.elastic_tasks import nodes_each, tasks_in_all
 from runspec_jobs.provider.job_manifest import CONTEXT, limit_s
@@ -19,7 +19,8 @@ SMALLEST = "Standard_D2ds_v5"  # for a spec that no machine holds, which `check`
 # Limits of pools with inter-node communication: https://learn.microsoft.com/azure/batch/batch-quota-limit#pool-size-limits
 MOST_CONNECTED = {"batch-service": 100, "user-subscription": 80}
 PLATFORM = "linux/amd64"  # of all machines of the table
-UNKNOWN = "registry.invalid/unknown"  # an image that is not built, whose spec `check` refuses, or checks without facts
+# Stands for an image to be built whose name is unknown: without `images`, which `check` refuses, or by `validate`.
+UNKNOWN = "registry.invalid/unknown"
 # Lazy mounts: the store of the profile as a shared file system of the pool, read by blobfuse.
 STORE = "runspec-store"  # the name of the store among the shared file systems of the pool
 # https://learn.microsoft.com/azure/batch/virtual-file-mount#supported-configurations
@@ -42,9 +43,8 @@ class Decision:
     most_connected: int  # the most nodes of a pool whose nodes communicate
     most_nodes: int  # of the pool
     slots: int  # the most tasks that share a node
-    nodes_at_once: (
-        int  # the most nodes of one run that run at the same time; nodes that share a machine count
-    )
+    # The most nodes of one run that run at the same time. Those of tasks that share a machine count one by one.
+    nodes_at_once: int
     max_parallel: int | None
     capacity: Capacity
     request: MachineRequest  # what a node needs

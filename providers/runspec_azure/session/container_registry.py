@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from runspec_images.image_registry import is_loopback
-from runspec_images.registry_logins import Login
+from runspec_images.image_plan import is_loopback
 from runspec_jobs.provider import CredentialsError, NoAnswer
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
+
+    from runspec_images.registry_logins import Login
 
 # https://learn.microsoft.com/azure/container-registry/container-registry-concepts#registry
 HOST = re.compile(r"[a-z0-9-]+\.azurecr\.(io|us|cn)")
@@ -35,6 +36,7 @@ def log_in(credential: TokenCredential, host: str) -> Login:
 
     from runspec_azure.errors import Hints, translated
     from runspec_azure.session import transport
+    from runspec_images.registry_logins import Login
 
     action, hint = f"log in to {host}", HINT.format(host)
     scheme = "http" if is_loopback(host) else "https"

@@ -8,13 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from runspec_images.image_build import (
-    build_and_push,
-    find_built,
-    plan_build,
-    refuse_rehearsal,
-)
-from runspec_images.registry_logins import Login
+from runspec_images.image_plan import plan_build, refuse_rehearsal
 from runspec_jobs.provider import Bundle, Facts, Problem, Progress, Response, Spec, Step
 from runspec_jobs.provider.spec_checks import lacking
 from runspec_slurm.decision import Decision
@@ -54,6 +48,8 @@ def find(params: Mapping[str, Any]) -> Response | None:
 
     The password of a profile's login is known to `build` alone, which asks again.
     """
+    from runspec_images.image_build import find_built  # with the network, which a plan does without
+
     return None if "login" in params else find_built(params["image"], None)
 
 
@@ -61,6 +57,9 @@ def build(
     params: Mapping[str, Any], bundle: Bundle, tell: Callable[[str], None], progress: Progress
 ) -> Response:
     """Build the image from *bundle* and push it, unless the registry has it; return its name by its digest."""
+    from runspec_images.image_build import build_and_push, find_built
+    from runspec_images.registry_logins import Login
+
     given = params.get("login")
     login = Login(given["user"], given["password"]) if given else None
     there = find_built(params["image"], login) if login else None

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from runspec_images.image_plan import parse_name
 from runspec_images.image_registry import (
     ImageConfig,
     find_digest,
-    parse_name,
     read_config,
 )
 from runspec_images.registry_logins import Login, find_login

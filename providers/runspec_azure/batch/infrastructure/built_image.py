@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 from runspec_azure.batch.decision import PLATFORM, Decision
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.session import container_registry
-from runspec_images.image_build import BUILD, plan_build, refuse_rehearsal
-from runspec_images.image_registry import parse_name
-from runspec_images.registry_logins import Login, find_login
+from runspec_images.image_plan import BUILD, parse_name, plan_build, refuse_rehearsal
 from runspec_jobs.provider import CredentialsError, Facts, Problem, Spec, Step
 from runspec_jobs.provider.registry_login import HUB
 from runspec_jobs.provider.spec_checks import lacking
 
 if TYPE_CHECKING:
     from runspec_azure.session.clients import Session
+    from runspec_images.registry_logins import Login
 
 WHY = "the repository to which images of container.build are pushed"
 
@@ -48,7 +47,9 @@ def login(session: Session, image: str) -> Login | None:
 
     Raises CredentialsError if an Azure Container Registry refuses the login of Azure, and there is no other.
     """
+    # With programs and the network, which a plan does without.
     from runspec_azure.session.clients import read_stored
+    from runspec_images.registry_logins import Login, find_login
 
     options, host = session.options, parse_name(image).host
     if options.registry_user and host == (options.registry or HUB):

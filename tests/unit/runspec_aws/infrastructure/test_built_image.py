@@ -8,7 +8,7 @@ import pytest
 
 from runspec_aws import check, plan, policy
 from runspec_aws.options import AwsOptions
-from runspec_images.image_build import REHEARSED
+from runspec_images.image_plan import REHEARSED
 from runspec_jobs.provider import Facts, Source, Spec, Step
 from runspec_jobs.provider.job_manifest import CONTEXT
 from runspec_jobs.testing import documents

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runspec_images.image_build import REHEARSED
+from runspec_images.image_plan import REHEARSED
 from runspec_jobs.provider import Facts, Problem, Request, Source, Spec, Step
 from runspec_jobs.provider.job_manifest import CONTEXT
 from runspec_slurm.client import SlurmClient

@@ -13,7 +13,7 @@ from runspec_azure.batch.client import AzureClient
 from runspec_azure.batch.infrastructure import built_image
 from runspec_azure.session import container_registry
 from runspec_azure.session.clients import Session
-from runspec_images.image_build import REHEARSED
+from runspec_images.image_plan import REHEARSED
 from runspec_images.image_registry import ImageConfig
 from runspec_images.registry_logins import Login
 from runspec_jobs.provider import (
