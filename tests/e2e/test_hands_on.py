@@ -176,7 +176,7 @@ def of_matrix(provider: str) -> Any:
 
 
 OF_MATRIX = [of_matrix(provider) for provider in REHEARSED]
-OTHERS = (of_matrix("azure-batch-ai"), *OF_MATRIX)
+OTHERS = ("azure-batch-ai", *OF_MATRIX)
 
 
 @pytest.mark.parametrize("provider", ["local", *OTHERS])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import io
-import json
 import os
 import signal
 import sys
@@ -30,7 +29,6 @@ from runspec_emulators import privacy
 from runspec_emulators.aws import signature
 
 SECRET = "RUNSPEC_REHEARSAL_SECRET"
-SERVICE_ROLES = "/service-role/"
 # moto finds the service, the region and a bucket in the name.
 NAMES = ("*.amazonaws.com", "*.amazonaws.com.cn")
 Start = Callable[..., Any]
@@ -131,20 +129,8 @@ def create_app(service: Any) -> Any:
     return create_backend_app(service)
 
 
-def keep_policies_of_services() -> None:
-    """Keep AWS's policies for roles of services, 226 of 1,582: moto parses what it has at each reset, for a second."""
-    from moto.iam import models
-
-    names = vars(models)
-    policies = json.loads(names["aws_managed_policies_data"])
-    kept = {name: policy for name, policy in policies.items() if policy["Path"] == SERVICE_ROLES}
-    names["aws_managed_policies_data"] = json.dumps(kept)
-
-
 def main(port: int) -> None:
     """Serve at a port of the loopback interface, as `moto.server.main` does."""
-    if os.environ.get("MOTO_IAM_LOAD_MANAGED_POLICIES"):
-        keep_policies_of_services()
     # Ctrl-C at a terminal reaches this process too, but its parent still needs the server.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["MOTO_PORT"] = str(port)
