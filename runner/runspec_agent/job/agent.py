@@ -93,9 +93,7 @@ class Agent:
         self.failed_with: Optional[int] = (
             None  # the exit code of the program, before another one replaced it
         )
-        self.setup_s: Optional[int] = (
-            None  # how long the setup took, if there is one that has ended
-        )
+        self.setup_s: Optional[int] = None  # how long the setup took, once it has ended
         self.begun, self.own_place = False, self.place  # as the service counts, also if elastic
         self.saver: Optional[Saver] = None  # saves outputs that are not published yet
         self.usage: Optional[Usage] = None
