@@ -77,9 +77,8 @@ class SharedShell:
             return None
         try:
             return self._run(request, timeout_s)
-        except (
-            BaseException
-        ):  # also Ctrl-C: what the shell still answers would be taken for the next answer
+        except BaseException:
+            # Also Ctrl-C: what the shell still answers would be taken for the next answer.
             self._held.close()
             raise
         finally:

@@ -18,7 +18,8 @@ from runspec_jobs.diagnostics.render import Format, escape_control
 from runspec_jobs.errors import OK, Unavailable, UsageError
 from runspec_jobs.options.setup_verbs import DoctorOptions
 
-_Made = tuple[str, str | None, Finding]  # a finding with its provider, or `profile`, and its job
+# A finding with its provider, or `profile`, and its job.
+_NamedFinding = tuple[str, str | None, Finding]
 
 
 def doctor(options: DoctorOptions) -> int:
@@ -28,7 +29,7 @@ def doctor(options: DoctorOptions) -> int:
     if options.job is not None:
         return _examine_job(options)
     as_json = options.as_json
-    findings: list[_Made] = []
+    findings: list[_NamedFinding] = []
     unused: list[str] = []
     for about, finding, invalid, checked in machine.list_findings(
         options.provider, node=options.node
@@ -61,7 +62,7 @@ def _examine_job(options: DoctorOptions) -> int:
         raise UsageError("--node takes no job", "runspec doctor PROVIDER --node")
     assert options.job is not None, "BUG: there is a job"
     asked = _load_chain(options) if is_chain(options.job) else _load_job(options)
-    findings: list[_Made] = []
+    findings: list[_NamedFinding] = []
     for about, job in asked.jobs.items():
         for finding in probes.list_job_findings(job):
             findings.append((job.spec.provider, job.spec.name, finding))
@@ -90,7 +91,7 @@ def _load_chain(options: DoctorOptions) -> _Asked:
 
     Raises UsageError if no job is left.
     """
-    from runspec_jobs.api import chains  # slow to import, and a single job needs it not
+    from runspec_jobs.api import chains  # slow to import, and a single job does not need it
 
     assert options.job is not None, "BUG: there is a chain"
     with ProgressPrinter() as printer:
@@ -130,7 +131,7 @@ def _print_finding(about: str, finding: Finding) -> None:
         output.out(f"      hint: {escape_control(finding.hint)}")
 
 
-def _print_json(findings: Sequence[_Made], job: str | None) -> None:
+def _print_json(findings: Sequence[_NamedFinding], job: str | None) -> None:
     rows = [{"about": about, "job": of, **found._asdict()} for about, of, found in findings]
     is_ok = all(finding.ok for _, _, finding in findings)
     is_known = not is_ok or not any(finding.unknown for _, _, finding in findings)
