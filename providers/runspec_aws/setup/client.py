@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from runspec_aws.errors import IN_USE_S, code_of, got, translated
@@ -155,7 +155,9 @@ class AwsSetupClient:
     def settled(self, step: Step) -> bool:
         return True
 
-    def check_undo(self, requests: Sequence[Request], *, with_data: bool) -> Sequence[Conflict]:
+    def check_undo(
+        self, requests: Sequence[Request], together: Collection[str], *, with_data: bool
+    ) -> Sequence[Conflict]:
         marked = [(request, read_marks(self.place, request)) for request in requests]
         ours = [request for request, tags in marked if tags and tags.get(MARK) == self.setup]
         return undo_check.list_conflicts(self.place, ours, with_data=with_data)

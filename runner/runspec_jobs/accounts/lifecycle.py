@@ -302,13 +302,13 @@ def undo(
             for title in reversed(setup_engine.list_made(record))
         ]
         clients = [_connect(provider, record) for record in records]
-        setup_engine.refuse(
-            [
-                conflict
-                for record, client in zip(records, clients, strict=True)
-                for conflict in setup_engine.check_undo(record, client, with_data=with_data)
-            ]
-        )
+        together = [record.name for record in records]
+        conflicts = [
+            conflict
+            for record, client in zip(records, clients, strict=True)
+            for conflict in setup_engine.check_undo(record, client, together, with_data=with_data)
+        ]
+        setup_engine.refuse(conflicts)
         confirm(titles)
         kept: list[Conflict] = []
         for record, client in reversed([*zip(records, clients, strict=True)]):

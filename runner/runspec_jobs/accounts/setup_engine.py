@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 from runspec_agent.base.light_typing import NamedTuple
@@ -126,8 +126,10 @@ def list_made(record: SetupRecord) -> list[str]:
     ]
 
 
-def check_undo(record: SetupRecord, client: SetupClient, *, with_data: bool) -> Sequence[Conflict]:
-    """Return why a setup cannot be undone as a whole. Services are only read."""
+def check_undo(
+    record: SetupRecord, client: SetupClient, together: Collection[str], *, with_data: bool
+) -> Sequence[Conflict]:
+    """Return why a setup cannot be undone as a whole, *together* with others. Services are only read."""
     memory = record.read_memory()
     answers = dict(memory.answers)
     requests = []
@@ -138,7 +140,7 @@ def check_undo(record: SetupRecord, client: SetupClient, *, with_data: bool) -> 
             answers[step.id] = answer
         if _knows(step.undo, answers):  # otherwise, it was never made
             requests.append(setup_record.fill_request(step.undo, answers))
-    return client.check_undo(requests, with_data=with_data)
+    return client.check_undo(requests, together, with_data=with_data)
 
 
 def _knows(request: Request, answers: Mapping[str, Response]) -> bool:

@@ -389,11 +389,14 @@ class SetupClient(Protocol):
     def settled(self, step: Step) -> bool:
         """Return whether the next step can use the resource of *step*."""
 
-    def check_undo(self, requests: Sequence[Request], *, with_data: bool) -> Sequence[Conflict]:
+    def check_undo(
+        self, requests: Sequence[Request], together: Collection[str], *, with_data: bool
+    ) -> Sequence[Conflict]:
         """Return why *requests*, which undo what is left of a setup, would delete what somebody needs; () if none does.
 
         Called before the first of them is sent, so that an undo that cannot end does not begin. It only reads. What
-        jobs have stored counts unless *with_data*; what jobs of other machines use always does.
+        jobs have stored counts unless *with_data*; what jobs of other machines use always does. *together* are the
+        setups that are undone at once, by name, the latest one first: a later one may have made a part again.
         """
 
 

@@ -156,7 +156,7 @@ def make_environment(name: str, **more: Any) -> dict[str, Any]:
 
 def list_reasons(*requests: Request, with_data: bool = False) -> list[str]:
     client_ = connect(AwsSetup(), SURVEY, "aws-batch-abc123")
-    return [c.message for c in client_.check_undo(requests, with_data=with_data)]
+    return [c.message for c in client_.check_undo(requests, (), with_data=with_data)]
 
 
 def test_roles_and_groups_that_other_machines_use_are_not_deleted(

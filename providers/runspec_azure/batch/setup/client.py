@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from azure.storage.blob import ContainerClient
@@ -105,12 +105,14 @@ class BatchSetupClient:
         self._delete(path, version)
         return {}
 
-    def check_undo(self, requests: Sequence[Request], *, with_data: bool) -> Sequence[Conflict]:
+    def check_undo(
+        self, requests: Sequence[Request], together: Collection[str], *, with_data: bool
+    ) -> Sequence[Conflict]:
         where = [(request.params["path"], request.params["version"]) for request in requests]
         marks = {path: self._read_marks(path, version) for path, version in where}
         ours = [(path, version) for path, version in where if self.setup in marks[path]]
-        # What was deleted and made again by a later setup is deleted before, with that one.
-        known = [path for path, of in marks.items() if of]
+        # What was deleted and made again by a later setup is deleted before, if that one is undone as well.
+        known = [path for path, of in marks.items() if not of.isdisjoint(together)]
         leaving = [path for path, _ in ours if not (with_data and path == self.names.container)]
         conflicts = [*self._list_pools()]
         if self.names.identity in dict(ours):

@@ -17,6 +17,7 @@ from runspec_azure.errors import translated
 from runspec_jobs.provider import Conflict, RemoteError, Step
 
 SETUP = "azure-batch-abc123"
+LATER = "azure-batch-later1"  # a setup of this machine, too
 SURVEY: dict[str, Any] = {
     "subscription": "00000000-0000-0000-0000-000000000001",
     "person": "00000000-0000-0000-0000-000000000002",
@@ -78,7 +79,10 @@ def check(
     fill_container(monkeypatch, *(["blob"] if blobs else []))
     settings = BatchSetup(**options)
     requests = [step.undo for step in plan(settings, SURVEY, SETUP).steps if step.undo]
-    found = client.connect(settings, SURVEY, SETUP).check_undo(requests, with_data=with_data)
+    together = (SETUP, LATER)
+    found = client.connect(settings, SURVEY, SETUP).check_undo(
+        requests, together, with_data=with_data
+    )
     return [conflict.message for conflict in found]
 
 
@@ -92,17 +96,17 @@ def test_a_whole_setup_without_anything_of_others_may_be_undone(
     assert check(monkeypatch, ours) == []
 
 
-@pytest.mark.parametrize("setup", ["azure-batch-later1", ""])
+@pytest.mark.parametrize("setup", [LATER, "azure-batch-other1", ""])
 def test_what_a_later_setup_has_made_again_does_not_keep_the_first_one(
     monkeypatch: pytest.MonkeyPatch, setup: str
 ) -> None:
-    """It goes before, with the later setup; what no setup has made again stays, and all with it."""
+    """It goes before, with the later setup; what that of another machine or nobody has made stays, and all with it."""
     names = Names(BatchSetup(), SURVEY)
     inside = {"/resources": {"name": "data", "id": names.storage}}
 
     reasons = check(monkeypatch, inside, marks={names.storage: setup})
 
-    assert reasons == ([] if setup else [f"{names.group_name} has data, and stays"])
+    assert reasons == ([] if setup == LATER else [f"{names.group_name} has data, and stays"])
 
 
 def test_what_keeps_a_setup_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +291,7 @@ def test_blobs_are_looked_for_with_a_key_of_the_account(monkeypatch: pytest.Monk
     manager.list = lambda *_: []  # type: ignore[attr-defined]
     assert step.undo is not None
 
-    (conflict,) = opened.check_undo([step.undo], with_data=False)
+    (conflict,) = opened.check_undo([step.undo], (SETUP,), with_data=False)
 
     assert conflict.message == "the container jobs has blobs, and stays"
     assert asked == [("jobs", "k")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +120,9 @@ class TinyClient:
     def settled(self, step: Step) -> bool:
         return True
 
-    def check_undo(self, requests: Sequence[Request], *, with_data: bool) -> Sequence[Conflict]:
+    def check_undo(
+        self, requests: Sequence[Request], together: Collection[str], *, with_data: bool
+    ) -> Sequence[Conflict]:
         names = [request.params["name"] for request in requests]
         data = () if with_data else self.service.full
         full = [Conflict(f"{n} is full", "add --with-data") for n in names if n in data]
