@@ -39,6 +39,7 @@ TOPS = [
     *OWN,
     "runspec_azure/batch",
     "runspec_batchai",
+    "runspec_kubernetes",
     "runspec_parallelcluster",
 ]
 

@@ -35,6 +35,8 @@ def link(source: str, path: str, exists: bool = False) -> None:
         text = "{} is missing: the store has no object there, or this machine has not mounted it"
         raise Failure(text.format(source), USAGE)
     os.makedirs(source, exist_ok=True)
+    if os.path.isdir(path) and os.path.samefile(source, path):  # a volume is mounted there
+        return
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if os.path.islink(path) and os.readlink(path) == source:
         return

@@ -28,6 +28,7 @@ OURS = (
     "RUNSPEC_CLAIM",
     "RUNSPEC_ENVIRONMENT",
     "RUNSPEC_SCRATCH",
+    "RUNSPEC_END_FILE",
     *TEAM_WORDS,
 )
 SCRIPT = "inside.sh"

@@ -1,0 +1,258 @@
+"""The client of Kubernetes: it sends the requests of a plan, and finds what they made."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runspec_jobs.provider import (
+    Bundle,
+    Client,
+    Conflict,
+    CredentialsError,
+    Facts,
+    MembershipChange,
+    NoAnswer,
+    OutputFile,
+    Places,
+    Progress,
+    Request,
+    Response,
+    Status,
+    Step,
+    UsageError,
+    requests_of,
+)
+from runspec_jobs.provider.machines import Usage, read_usage
+from runspec_jobs.provider.payload import pack_agent
+from runspec_jobs.provider.streams.log_streams import Stream
+from runspec_kubernetes import logs, lookup, store as stores, timing
+from runspec_kubernetes.errors import Refused
+from runspec_kubernetes.naming import CANCELLED
+from runspec_kubernetes.options import KubernetesOptions
+from runspec_kubernetes.session import MERGE, Session
+from runspec_kubernetes.status import Runs, is_cancelled
+from runspec_kubernetes.store import ObjectStore, RunStore
+from runspec_kubernetes.store_layout import agent_sha256
+from runspec_kubernetes.timing import Clock, Timing
+
+STATE = "state.json"  # the state of a run in the store, with which other machines adopt it
+SIGNED_HOURS = 7 * 24  # of a signature for a container
+
+
+def connect(facts: Facts) -> Client:
+    options: KubernetesOptions = facts.options
+    return (StoreClient if options.store else KubernetesClient)(options)
+
+
+class KubernetesClient:
+    """A client of the API server, and of the store."""
+
+    def __init__(
+        self,
+        options: KubernetesOptions,
+        timing: Timing = timing.DEFAULT,
+        clock: Clock = timing.CLOCK,
+    ) -> None:
+        self.options, self.timing, self.clock = options, timing, clock
+        self.session = Session(options, timing, clock)
+        self.store: RunStore | None = _open_store(options)
+        self.runs = Runs(self.session, self.store)
+
+    @property
+    def poll_s(self) -> float:
+        return self.timing.poll_s
+
+    @property
+    def _files(self) -> RunStore:
+        if self.store is None:
+            raise UsageError("the profile has no `store`", "see runspec docs kubernetes")
+        return self.store
+
+    def call(self, request: Request) -> Response:
+        if request.operation == "in_turn":
+            for part in requests_of(request):
+                self.call(part)
+            return {}
+        if request.service == "store":
+            return self._call_store(request)
+        if request.operation == "delete":
+            return self._delete(request)
+        body = self._filled(request.params["body"])
+        name = body["metadata"]["name"]
+        what = f"make the {body['kind']} {name}"
+        made = self.session.send(
+            "POST", request.params["path"], request.params["query"], body, action=what
+        )
+        if "uid" not in made.get("metadata", {}):
+            raise NoAnswer(f"{what}: the reply was cut off")
+        return lookup.answer_of(made)
+
+    def _call_store(self, request: Request) -> Response:
+        params = request.params
+        if request.operation == "put":
+            self._files.put(params["key"], params["body"].encode())
+            return {"key": params["key"]}
+        if "prefix" in params:
+            stores.empty(self._files, params["prefix"])
+        else:
+            self._files.remove([params["key"]])
+        return {}
+
+    def _filled(self, value: Any) -> Any:
+        """Return *value* with the agent and signatures in the place of their marks."""
+        if isinstance(value, Mapping):
+            if value.keys() == {"$inside"}:
+                if value["$inside"] != agent_sha256():
+                    raise Conflict(
+                        "another version of runspec planned this run",
+                        "use that version, or apply --new",
+                    )
+                return base64.b64encode(pack_agent()).decode("ascii")
+            if value.keys() == {"$signed"}:
+                assert isinstance(self.store, ObjectStore), "BUG: only Blob storage has signatures"
+                return stores.sign_container(self.store, SIGNED_HOURS)
+            return {key: self._filled(inner) for key, inner in value.items()}
+        return [self._filled(inner) for inner in value] if isinstance(value, list) else value
+
+    def _delete(self, request: Request) -> Response:
+        """Delete an object of ours with its uid as a precondition, and wait until it no longer exists.
+
+        https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/delete-options/
+        """
+        path, clock = request.params["path"], self.clock
+        end, pause_s = clock.monotonic() + self.timing.gone_s, self.timing.first_pause_s
+        asked = ""
+        while (existing := self.session.read(path)) is not None:
+            lookup.refuse_foreign(existing, request.params.get("run"))
+            uid = existing["metadata"]["uid"]
+            if asked and uid != asked:
+                return {}  # somebody has made another one
+            if not lookup.is_leaving(existing):
+                asked = uid
+                self._delete_one(path, {**request.params["body"], "preconditions": {"uid": uid}})
+            if clock.monotonic() > end:
+                raise NoAnswer(
+                    f"delete {path.rpartition('/')[2]}: not gone after {self.timing.gone_s:.0f} s"
+                )
+            clock.sleep(pause_s)
+            pause_s = min(self.timing.longest_pause_s, pause_s * 1.5)
+        return {}
+
+    def _delete_one(self, path: str, body: Mapping[str, Any]) -> None:
+        try:
+            self.session.send("DELETE", path, body=body, action=f"delete {path.rpartition('/')[2]}")
+        except Refused as exc:
+            if exc.code != 404:
+                raise
+
+    def find(self, step: Step) -> Response | None:
+        request = step.do
+        if request.service == "store":
+            key = request.params["key"]
+            return None if self._size(key) is None else {"key": key}
+        return lookup.find(self.session, request)
+
+    def _size(self, key: str) -> int | None:
+        for entry in self._files.listing(key.rpartition("/")[0] + "/"):
+            if entry.key == key:
+                return entry.size
+        return None
+
+    def settled(self, step: Step) -> bool:
+        return True
+
+    def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
+        stores.put_folder(self._files, request.params["key"], bundle, progress)
+        return {"key": request.params["key"]}
+
+    def state(self, run: str) -> Status:
+        return self.runs.status(run)
+
+    def cancel(self, run: str) -> None:
+        """Suspend the Job, which ends its pods with their grace, and mark it; it never goes on.
+
+        https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job
+        """
+        if self.store is not None:
+            self.store.put_new(f"runs/{run}/claim", b"cancelled")
+        job = self.runs.job(run)
+        if job is None or is_cancelled(job) or job.get("status", {}).get("completionTime"):
+            return
+        lookup.refuse_foreign(job, run)
+        body = {
+            "metadata": {"uid": job["metadata"]["uid"], "annotations": {CANCELLED: "true"}},
+            "spec": {"suspend": True},
+        }
+        self.session.send(
+            "PATCH",
+            self.runs.path("jobs", run),
+            body=body,
+            content_type=MERGE,
+            action=f"cancel {run}",
+        )
+
+    def changes(self, run: str) -> Sequence[MembershipChange]:
+        return self.runs.changes(run)
+
+    def streams(self, run: str) -> Sequence[Stream]:
+        record = self.runs.record(run)
+        return [] if record is None else logs.streams(self.runs, run, record)
+
+    def places(self, run: str) -> Places:
+        where = f"pods with the label runspec/run={run} in the namespace {self.options.namespace}"
+        kept = f"{self.options.store}/runs/{run}/outputs" if self.options.store else ""
+        return Places(where, kept)
+
+
+class StoreClient(KubernetesClient):
+    """A client of a profile with a store."""
+
+    def outputs(self, run: str) -> Sequence[OutputFile]:
+        return stores.outputs(self._files, run)
+
+    def publish(self, run: str) -> Sequence[str]:
+        return stores.publish(self._files, run)
+
+    def usage(self, run: str, most: int | None) -> Usage:
+        base, files = f"runs/{run}/usage/", self._files
+        return read_usage(
+            stores.names(files, base),
+            lambda listed: stores.read_all(files, [base + name for name in listed]),
+            most,
+        )
+
+    def keep_state(self, run: str, content: bytes) -> None:
+        key = f"runs/{run}/{STATE}"
+        self._files.put(key, content)
+        stores.refuse_without_conditions(self._files, key, content)
+
+    def kept_state(self, run: str) -> bytes | None:
+        return self._files.read(f"runs/{run}/{STATE}")
+
+    def kept_runs(self) -> Sequence[str]:
+        names = stores.names(self._files, "runs/")
+        return sorted({name.partition("/")[0] for name in names})
+
+
+def _open_store(options: KubernetesOptions) -> RunStore | None:
+    store = options.store or ""
+    if not store or store.startswith("pvc:"):
+        return None
+    return ObjectStore(
+        options, {name: _stored(where) for name, where in options.store_keys.items()}
+    )
+
+
+def _stored(source: str) -> str:
+    """Return what is stored at *source*, `env:NAME` or `file:/path`."""
+    kind, _, name = source.partition(":")
+    try:
+        path = Path(name).expanduser()
+        value = os.environ[name] if kind == "env" else path.read_text(encoding="utf-8")
+    except (KeyError, OSError, UnicodeDecodeError) as exc:
+        raise CredentialsError(f"the key of the store cannot be read from {source}") from exc
+    return value.strip()

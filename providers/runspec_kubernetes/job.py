@@ -1,0 +1,333 @@
+"""The Job of a run, and what its pods need: a Secret, and a Service by which nodes have names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from runspec_agent.base import limits
+from runspec_jobs.provider import Mount, Scope, Spec, Step
+from runspec_kubernetes import store_layout
+from runspec_kubernetes.decision import Decision
+from runspec_kubernetes.naming import RUN_LABEL, create, delete, labels, literal
+from runspec_kubernetes.options import KubernetesOptions
+
+CONTAINER = "job"
+HOME = "/runspec"  # the volume of a pod for what runspec and the program write
+AGENT_AT = "/runspec-agent"
+CONFIG_AT = "/runspec-record"
+SHARED = "/mnt/runspec"  # where shared file systems are mounted in jobs
+END_FILE = "/dev/termination-log"  # the agent writes to it how it has ended
+INDEX = "batch.kubernetes.io/job-completion-index"
+FAILURES = "batch.kubernetes.io/job-index-failure-count"
+IGNORED = "batch.kubernetes.io/job-index-ignored-failure-count"
+# Variables with what only a pod knows: https://kubernetes.io/docs/concepts/workloads/pods/downward-api/
+FIELDS: Mapping[str, str] = {
+    "RUNSPEC_HOST": "status.podIP",
+    "RUNSPEC_INDEX": f"metadata.annotations['{INDEX}']",
+    "RUNSPEC_FAILED": f"metadata.annotations['{FAILURES}']",
+    "RUNSPEC_IGNORED": f"metadata.annotations['{IGNORED}']",
+}
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+MIB = 1 << 20
+AGAIN, LEFT, KILLED = 75, 143, 137  # exit codes after which another attempt may follow
+# The attempt is the number of pods of this index that have ended, plus one. Clusters that do not count them by index
+# leave it to the agent.
+START = (
+    '[ -z "$RUNSPEC_FAILED" ] || export RUNSPEC_ATTEMPT=$((1 + RUNSPEC_FAILED + ${RUNSPEC_IGNORED:-0})); '
+    "unset RUNSPEC_FAILED RUNSPEC_IGNORED; "
+    '[ -n "$RUNSPEC_INDEX" ] || unset RUNSPEC_INDEX; mkdir -p "$HOME" 2>/dev/null; '
+)
+# Without a store, the agent uses a folder of the pod.
+ALONE = (
+    f'mkdir -p "{HOME}/store/runs/$RUNSPEC_RUN" && '
+    f'cp {CONFIG_AT}/{store_layout.RECORD} "{HOME}/store/runs/$RUNSPEC_RUN/" || exit 2; '
+)
+RUN = (
+    "for p in python3 python; do command -v $p >/dev/null 2>&1 && "
+    f"exec $p -IS {AGENT_AT}/{store_layout.AGENT} job; done; "
+    "echo 'runspec: this image has no python3' >&2; exit 127"
+)
+
+
+def steps(decision: Decision, spec: Spec, run: str) -> Iterator[Step]:
+    """Yield the steps that make the objects of the run; the Job is the last one."""
+    options = decision.options
+    if values := _secret_values(spec, options):
+        do = create(options, "secrets", run, run, type="Opaque", stringData=values)
+        undo = delete(options, "secrets", run, run)
+        yield Step("secret", f"make the Secret {run}", Scope.RUN, do, undo)
+    if decision.nodes > 1:
+        # Headless: pods have names of their own. Nodes meet while their pods are not ready, too.
+        # https://kubernetes.io/docs/concepts/services-networking/service/#headless-services
+        body = {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {RUN_LABEL: run},
+        }
+        do = create(options, "services", run, run, spec=body)
+        undo = delete(options, "services", run, run)
+        yield Step("service", f"make the Service {run}", Scope.RUN, do, undo)
+    do = create(
+        options,
+        "jobs",
+        run,
+        run,
+        metadata={"labels": _labels(options, run)},
+        spec=_spec(decision, spec, run),
+    )
+    undo = delete(options, "jobs", run, run)
+    yield Step("job", f"make the Job {run}{_count(decision)}", Scope.RUN, do, undo)
+
+
+def _labels(options: KubernetesOptions, run: str) -> dict[str, str]:
+    queue = {QUEUE_LABEL: options.queue} if options.queue else {}
+    return {**labels(options, run), **queue}
+
+
+def _count(decision: Decision) -> str:
+    if decision.indexes == 1:
+        return ""
+    nodes = f" of {decision.nodes} nodes" if decision.nodes > 1 else ""
+    tasks = f"{decision.tasks:,} tasks" if decision.tasks > 1 else "1 task"
+    return f" with {decision.indexes:,} indexes: {tasks}{nodes}"
+
+
+def _spec(decision: Decision, spec: Spec, run: str) -> dict[str, Any]:
+    """Return the specification of the Job.
+
+    https://kubernetes.io/docs/concepts/workloads/controllers/job/
+    """
+    body: dict[str, Any] = {
+        "completionMode": "Indexed",
+        "completions": decision.indexes,
+        "parallelism": decision.parallelism,
+        "backoffLimitPerIndex": decision.attempts - 1,
+        "podFailurePolicy": {"rules": _rules(decision)},
+        "template": {
+            "metadata": {"labels": {**labels(decision.options, run)}, **_annotations(decision)},
+            "spec": _pod(decision, spec, run),
+        },
+    }
+    if decision.max_failed is not None and decision.tasks > 1:
+        body["maxFailedIndexes"] = decision.max_failed - 1
+    if decision.keep_s is not None:
+        body["ttlSecondsAfterFinished"] = decision.keep_s
+    if decision.options.queue:
+        body["suspend"] = True
+    return body
+
+
+def _annotations(decision: Decision) -> dict[str, Any]:
+    annotations = decision.options.annotations
+    return {"annotations": dict(annotations)} if annotations else {}
+
+
+def _rules(decision: Decision) -> list[dict[str, Any]]:
+    """Return the rules for pods that have failed: the first one that matches decides.
+
+    A pod that was evicted is no failure of the job. The agent exits with a code of its own if another attempt is to
+    follow; a signal that killed all of a container says nothing, so that an attempt follows if the spec has one.
+
+    https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy
+    """
+    disrupted = [{"type": "DisruptionTarget", "status": "True"}]
+    after_loss = "FailIndex" if decision.lost == "stop" else "Ignore"
+    again = [AGAIN, LEFT] if decision.program_attempts == 1 else [AGAIN, KILLED, LEFT]
+    final = {"containerName": CONTAINER, "operator": "NotIn", "values": again}
+    return [
+        {"action": after_loss, "onPodConditions": disrupted},
+        {"action": "FailIndex", "onExitCodes": final},
+    ]
+
+
+def _pod(decision: Decision, spec: Spec, run: str) -> dict[str, Any]:
+    options = decision.options
+    body: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,  # variables of other services of the namespace
+        "terminationGracePeriodSeconds": limits.SERVICE_GRACE_S + limits.SAVE_S,
+        "containers": [_container(decision, spec, run)],
+        "volumes": _volumes(decision, run),
+    }
+    if decision.limit_s:
+        body["activeDeadlineSeconds"] = decision.limit_s
+    if decision.nodes > 1:
+        body["subdomain"] = run
+    if options.host_network:
+        body |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    if options.service_account:
+        body["serviceAccountName"] = options.service_account
+    if options.priority_class:
+        body["priorityClassName"] = options.priority_class
+    if options.pull_secrets:
+        body["imagePullSecrets"] = [{"name": name} for name in options.pull_secrets]
+    if options.security == "restricted":
+        body["securityContext"] = {
+            "runAsNonRoot": True,
+            "runAsUser": options.user,
+            "runAsGroup": options.user,
+            "fsGroup": options.user,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+    return body | _placement(decision)
+
+
+def _placement(decision: Decision) -> dict[str, Any]:
+    """Return on which nodes the pods may run: https://kubernetes.io/docs/concepts/scheduling-eviction/"""
+    body: dict[str, Any] = {}
+    affinity: dict[str, Any] = {}
+    if decision.selector:
+        body["nodeSelector"] = dict(decision.selector)
+    if decision.tolerations:
+        body["tolerations"] = [dict(toleration) for toleration in decision.tolerations]
+    if decision.preferred:
+        wanted = [
+            {"key": key, "operator": "In", "values": [value]}
+            for key, value in decision.preferred.items()
+        ]
+        term = {"weight": 100, "preference": {"matchExpressions": wanted}}
+        affinity["nodeAffinity"] = {"preferredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {**body, **({"affinity": affinity} if affinity else {})}
+
+
+def _container(decision: Decision, spec: Spec, run: str) -> dict[str, Any]:
+    options = decision.options
+    start = START + ("" if options.store else ALONE) + RUN
+    container: dict[str, Any] = {
+        "name": CONTAINER,
+        "image": decision.image,
+        "command": ["/bin/sh", "-c", literal(start)],
+        "env": list(_environment(decision, spec, run)),
+        "volumeMounts": list(_volume_mounts(decision, spec)),
+        "workingDir": HOME,
+        "terminationMessagePath": END_FILE,
+    }
+    resources = {"requests": dict(decision.requests), "limits": dict(decision.limits)}
+    if any(resources.values()):
+        container["resources"] = {key: value for key, value in resources.items() if value}
+    if options.security == "restricted":
+        container["securityContext"] = {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+    return container
+
+
+def _environment(decision: Decision, spec: Spec, run: str) -> Iterator[dict[str, Any]]:
+    """Yield the variables of the container, each once: those of the spec first, which may not replace ours."""
+    own = dict(_own_values(decision, run))
+    for name, value in spec.program_env.items():
+        yield {"name": name, "value": literal(value)}
+    for name in _secret_values(spec, decision.options):
+        yield {"name": name, "valueFrom": {"secretKeyRef": {"name": run, "key": name}}}
+    if "HOME" not in spec.program_env and decision.options.security == "restricted":
+        # The user of the pod has no name and no home in most images.
+        yield {"name": "HOME", "value": f"{HOME}/home"}
+    for name, value in own.items():
+        if name not in spec.program_env:
+            yield {"name": name, "value": literal(value)}
+    for name, field in FIELDS.items():
+        yield {"name": name, "valueFrom": {"fieldRef": {"fieldPath": field}}}
+
+
+def _own_values(decision: Decision, run: str) -> Mapping[str, str]:
+    options = decision.options
+    values = {
+        "RUNSPEC_RUN": run,
+        "RUNSPEC_JOB": run,
+        "RUNSPEC_SCRATCH": HOME,
+        "RUNSPEC_SHARED": SHARED,
+        "RUNSPEC_END_FILE": END_FILE,
+        "RUNSPEC_GRACE_S": str(limits.SERVICE_GRACE_S),
+    }
+    return {**values, **store_variables(options)}
+
+
+def store_variables(options: KubernetesOptions) -> dict[str, str]:
+    """Return the variables by which the agent reaches the store, without credentials."""
+    store = options.store or ""
+    kind, _, place = store.partition("://")
+    if kind == "s3":
+        values = {"RUNSPEC_STORE": store, "RUNSPEC_REGION": options.region or "us-east-1"}
+        return values | ({"AWS_ENDPOINT_URL_S3": options.store_url} if options.store_url else {})
+    if kind == "az":
+        account, _, rest = place.partition("/")
+        end = options.store_url or f"https://{account}.blob.core.windows.net"
+        return {
+            "RUNSPEC_STORE": f"https://{account}.blob.core.windows.net/{rest}",
+            "RUNSPEC_BLOB_URL": end,
+        }
+    folder = f"{HOME}-store" if store.startswith("pvc:") else f"{HOME}/store"
+    return {"RUNSPEC_STORE": f"file://{folder}"}
+
+
+def _secret_values(spec: Spec, options: KubernetesOptions) -> dict[str, Any]:
+    """Return the content of the Secret of the run, by variable: secrets of the spec, and the keys of the store."""
+    values = {name: {"$secret": options.secrets[key]} for name, key in spec.secrets.items()}
+    if (options.store or "").startswith("az:") and "AZURE_STORAGE_KEY" in options.store_keys:
+        values["RUNSPEC_SAS"] = {"$signed": "racwdl"}
+    elif options.store:
+        values |= {name: {"$secret": source} for name, source in options.store_keys.items()}
+    return values
+
+
+def _volumes(decision: Decision, run: str) -> list[dict[str, Any]]:
+    options = decision.options
+    volumes: list[dict[str, Any]] = [
+        {"name": "work", "emptyDir": {}},
+        {"name": "agent", "configMap": {"name": store_layout.agent_name()}},
+    ]
+    if options.store is None:
+        volumes.append({"name": "record", "configMap": {"name": run}})
+    elif options.store.startswith("pvc:"):
+        claim = {"claimName": options.store.removeprefix("pvc:")}
+        volumes.append({"name": "store", "persistentVolumeClaim": claim})
+    if decision.shm_bytes or decision.gpus:
+        # Data loaders share batches in /dev/shm, of which a container has 64 MiB.
+        bound = {"sizeLimit": str(decision.shm_bytes)} if decision.shm_bytes else {}
+        volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", **bound}})
+    for name in decision.shared:
+        claim = {"claimName": options.shared[name].removeprefix("pvc:")}
+        volumes.append({"name": f"shared-{_label(name)}", "persistentVolumeClaim": claim})
+    return volumes
+
+
+def _label(name: str) -> str:
+    """Return *name* as the name of a volume, which has no underscores."""
+    return name.replace("_", "-").lower()
+
+
+def _volume_mounts(decision: Decision, spec: Spec) -> Iterator[dict[str, Any]]:
+    """Yield where volumes are mounted: the folders of mounts and outputs too, which the user of a pod cannot make."""
+    options = decision.options
+    yield {"name": "work", "mountPath": HOME}
+    yield {"name": "agent", "mountPath": AGENT_AT, "readOnly": True}
+    if options.store is None:
+        yield {"name": "record", "mountPath": CONFIG_AT, "readOnly": True}
+    elif options.store.startswith("pvc:"):
+        yield {"name": "store", "mountPath": f"{HOME}-store", "subPath": "runspec"}
+    if decision.shm_bytes or decision.gpus:
+        yield {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108 - of the container
+    for name, read_only in decision.shared.items():
+        place = {"name": f"shared-{_label(name)}", "mountPath": f"{SHARED}/{name}"}
+        yield {**place, "readOnly": True} if read_only else place
+    paths = [
+        (f"in-{mount.name}", mount.target) for mount in spec.mounts if mount.scheme != "shared"
+    ]
+    paths += [(f"out-{output.name}", output.path) for output in spec.outputs]
+    for name, path in paths:
+        yield {"name": "work", "mountPath": path, "subPath": name}
+    for folder in spec.mounts:
+        if folder.scheme == "shared":
+            yield _shared_mount(folder)
+
+
+def _shared_mount(mount: Mount) -> dict[str, Any]:
+    name, _, folder = mount.place.partition("/")
+    place: dict[str, Any] = {"name": f"shared-{_label(name)}", "mountPath": mount.target}
+    if folder.strip("/"):
+        place["subPath"] = folder.strip("/")
+    return {**place, "readOnly": True} if mount.read_only else place

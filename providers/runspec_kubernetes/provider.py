@@ -1,0 +1,39 @@
+"""The Kubernetes provider, as the core uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from runspec_jobs.provider import Client, Facts, Options, Problem, Spec, Step
+from runspec_kubernetes import check, plan
+from runspec_kubernetes.options import KubernetesOptions
+
+
+class KubernetesProvider:
+    """Runs jobs on a cluster of Kubernetes."""
+
+    name = "kubernetes"
+    options_model: type[Options] = KubernetesOptions
+
+    def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
+        return check.problems(spec, facts)
+
+    def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
+        return plan.steps(spec, run, facts)
+
+    def saves_place(self, spec: Spec, facts: Facts) -> str | None:
+        options: KubernetesOptions = facts.options
+        return f"{options.store_url or ''} {options.store}" if options.store else None
+
+    def first_profile(self) -> str:
+        from runspec_kubernetes.options import PROFILE_TEMPLATE
+
+        return PROFILE_TEMPLATE
+
+    def connect(self, facts: Facts) -> Client:
+        from runspec_kubernetes.client import connect
+
+        return connect(facts)
+
+
+PROVIDER = KubernetesProvider()

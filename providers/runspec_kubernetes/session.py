@@ -1,0 +1,121 @@
+"""The connection to the API server: kubeconfig and login by the official client, requests as plain JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from kubernetes import config
+from kubernetes.client import ApiClient, Configuration
+
+from runspec_jobs.provider import NoAnswer
+from runspec_kubernetes.errors import Answer, Refused, translated
+from runspec_kubernetes.options import KubernetesOptions
+from runspec_kubernetes.timing import Clock, Timing
+
+MERGE = "application/merge-patch+json"
+PAGE = 500  # objects in one answer
+
+
+class Session:
+    """Sends requests to the API server, each once."""
+
+    def __init__(self, options: KubernetesOptions, timing: Timing, clock: Clock) -> None:
+        self.options, self.timing, self.clock = options, timing, clock
+
+    @cached_property
+    def api(self) -> ApiClient:
+        """The client of the context; its login is renewed by itself."""
+        settings = Configuration()
+        chosen = self.options.kubeconfig
+        with translated("read the kubeconfig"):
+            path = str(Path(chosen).expanduser()) if chosen else None
+            try:
+                load: Any = config.load_kube_config
+                load(path, self.options.context, settings)
+            except config.ConfigException:
+                if path or self.options.context:
+                    raise
+                load = config.load_incluster_config
+                load(settings)
+        return ApiClient(settings)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None = None,
+        body: Any = None,
+        *,
+        content_type: str = "application/json",
+        action: str = "",
+    ) -> dict[str, Any]:
+        """Send one request, and return the answer. Raises what `translated` raises."""
+        what = action or f"{method} {path.rpartition('/')[2]}"
+        with translated(what, writes=method != "GET"):
+            answer = self._open(method, path, query, body, content_type)
+            with answer:
+                data = answer.read()
+        try:
+            value = json.loads(data)
+        except ValueError as exc:
+            raise NoAnswer(f"{what}: the reply was cut off") from exc
+        if not isinstance(value, dict):
+            raise NoAnswer(f"{what}: the reply is no object")
+        return value
+
+    def _open(
+        self, method: str, path: str, query: Mapping[str, Any] | None, body: Any, content_type: str
+    ) -> Any:
+        headers = {"Accept": "application/json", "Content-Type": content_type}
+        # The login is renewed here, which may start the program of a kubeconfig.
+        login = self.api.configuration.auth_settings().get("BearerToken")
+        if login and login.get("value"):
+            headers["Authorization"] = login["value"]
+        url = self.api.configuration.host + path
+        answer: Any = self.api.rest_client.pool_manager.request(
+            method,
+            f"{url}?{urlencode(query)}" if query else url,
+            body=None if body is None else json.dumps(body).encode(),
+            headers=headers,
+            timeout=self.timing.answer_s,
+            preload_content=False,
+            redirect=False,
+            retries=False,  # urllib3 would send a request again by itself
+        )
+        if answer.status >= 300:
+            with answer:
+                raise Answer(answer.status, answer.headers, answer.read())
+        return answer
+
+    def read(self, path: str, action: str = "") -> dict[str, Any] | None:
+        """Return an object, or None if it does not exist."""
+        try:
+            return self.send("GET", path, action=action)
+        except Refused as exc:
+            if exc.code == 404:
+                return None
+            raise
+
+    def listed(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
+        """Yield the objects of a collection, page by page.
+
+        https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks
+        """
+        following: dict[str, Any] = {"limit": PAGE}
+        while True:
+            answer = self.send("GET", path, {**query, **following})
+            yield from answer.get("items") or ()
+            mark = answer.get("metadata", {}).get("continue")
+            if not mark:
+                return
+            following["continue"] = mark
+
+    def opened(self, path: str, query: Mapping[str, Any], action: str) -> Any:
+        """Return the answer to a GET as a stream of bytes, which the caller closes."""
+        with translated(action):
+            return self._open("GET", path, query, None, "application/json")

@@ -1,0 +1,332 @@
+"""The status of runs: of the Job, its pods, and the end records of the agents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from runspec_jobs.provider import (
+    Attempt,
+    MembershipChange,
+    NodeStatus,
+    Seat,
+    State,
+    Status,
+)
+from runspec_jobs.provider.elastic_tasks import elastic_changes, elastic_end, elastic_status
+from runspec_jobs.provider.job_manifest import read_record
+from runspec_jobs.provider.node_ends import AWAY, NodeEnds
+from runspec_jobs.provider.types import blamed, list_halted, tell_halted
+from runspec_kubernetes import attempts, reasons, store as stores
+from runspec_kubernetes.attempts import Pod
+from runspec_kubernetes.job import QUEUE_LABEL
+from runspec_kubernetes.naming import CANCELLED, RUN_LABEL, collection
+from runspec_kubernetes.session import Session
+from runspec_kubernetes.store import RunStore
+from runspec_kubernetes.store_layout import RECORD
+
+Object = Mapping[str, Any]
+CANCEL = "cancelled by runspec"
+SHOWN = 1000  # nodes in a status while the job runs; at its end, all are listed
+
+
+class Runs:
+    """The Jobs of runs and their pods."""
+
+    def __init__(self, session: Session, store: RunStore | None) -> None:
+        self.session, self.store = session, store
+        self.namespace = session.options.namespace
+        self._records: dict[str, dict[str, Any]] = {}
+        self._ends: dict[str, NodeEnds] = {}
+        self._pods: dict[str, tuple[float, dict[int, list[Pod]]]] = {}
+
+    def path(self, kind: str, name: str) -> str:
+        return f"{collection(self.namespace, kind)}/{name}"
+
+    def job(self, run: str) -> dict[str, Any] | None:
+        """Return the Job of *run*, or None."""
+        return self.session.read(self.path("jobs", run), f"look for the Job {run}")
+
+    def record(self, run: str) -> dict[str, Any] | None:
+        """Return the record of *run*; None if it was destroyed."""
+        if run not in self._records:
+            content = self._read_record(run)
+            if content is None:
+                return None
+            self._records[run] = read_record(content, f"the record of {run}")
+        return self._records[run]
+
+    def _read_record(self, run: str) -> bytes | None:
+        if self.store is not None:
+            return self.store.read(f"runs/{run}/{RECORD}")
+        kept = self.session.read(self.path("configmaps", run))
+        text = (kept or {}).get("data", {}).get(RECORD)
+        return None if text is None else str(text).encode()
+
+    def pods(self, run: str, *, anew: bool = False) -> dict[int, list[Pod]]:
+        """Return the pods of *run* by index; a list is used again while it is fresh, except with *anew*."""
+        now = self.session.clock.monotonic()
+        known = self._pods.get(run)
+        if anew or known is None or now - known[0] > self.session.timing.fresh_s:
+            selector = f"{RUN_LABEL}={run}"
+            listed = self.session.listed(collection(self.namespace, "pods"), labelSelector=selector)
+            known = self._pods[run] = (now, attempts.sorted_pods(listed))
+        return known[1]
+
+    def ends(self, run: str, record: Mapping[str, Any]) -> NodeEnds:
+        """Return the end records of *run*, from its pods and from the store."""
+        if run not in self._ends:
+            self._ends[run] = NodeEnds(record, lambda: self._end_names(run), lambda names: [])
+        return self._ends[run]
+
+    def _end_names(self, run: str) -> Iterator[str]:
+        for of_index in self.pods(run).values():
+            yield from attempts.end_names(of_index)
+        if self.store is not None:
+            yield from stores.names(self.store, f"runs/{run}/ends/")
+
+    def status(self, run: str) -> Status:
+        job = self.job(run)
+        record = None if job is None else self.record(run)
+        if job is None or record is None:
+            return Status(State.GONE)
+        pods = self.pods(run, anew=True)
+        state = _state_of(job, pods)
+        nodes = self._nodes(run, job, record, pods, state)
+        if state.terminal and state is not State.CANCELLED and record.get("elastic"):
+            end = self._elastic_end(run, record)
+            if end is not None:
+                return elastic_status(end, nodes)
+        if not state.terminal:
+            why = self._why(run, job, pods) if state is State.WAITING else ""
+            return Status(state, why, None, nodes)
+        return tell_halted(_ended(job, state, nodes), record.get("max_failed"))
+
+    def _elastic_end(self, run: str, record: Mapping[str, Any]) -> tuple[int, str] | None:
+        if self.store is None:
+            return None
+        store = self.store
+        return elastic_end(record, record["count"], lambda path: store.read(f"runs/{run}/{path}"))
+
+    def changes(self, run: str) -> Sequence[MembershipChange]:
+        record = self.record(run)
+        if record is None or self.store is None:
+            return []
+        store, base = self.store, f"runs/{run}/"
+        return elastic_changes(
+            record,
+            lambda folder: stores.names(store, base + folder),
+            lambda paths: stores.read_all(store, [base + path for path in paths]),
+        )
+
+    def released(self, run: str) -> set[Seat]:
+        """Return the nodes of an elastic run that were released."""
+        record = self.record(run)
+        if record is None or self.store is None:
+            return set()
+        names = stores.names(self.store, f"runs/{run}/released/")
+        return {divmod(int(name), record["nodes"]) for name in names if name.isdigit()}
+
+    def stopped(self, run: str, record: Mapping[str, Any]) -> set[int]:
+        """Return the tasks that were stopped one by one, or that `max_failed` has ended."""
+        if self.store is None or not record["sweep"]:
+            return set()
+        names = stores.names(self.store, f"runs/{run}/stop/")
+        tasks = {int(name) for name in names if name.isdigit()}
+        if "max_failed" in record:
+            failed = stores.names(self.store, f"runs/{run}/failed/")
+            numbers = {int(name) for name in failed if name.isdigit()}
+            tasks |= list_halted(record, numbers, record["count"])
+        return tasks
+
+    def _nodes(
+        self,
+        run: str,
+        job: Object,
+        record: Mapping[str, Any],
+        pods: Mapping[int, list[Pod]],
+        state: State,
+    ) -> tuple[NodeStatus, ...]:
+        count = int(job["spec"].get("completions") or 1)
+        if count > SHOWN and not state.terminal:
+            return ()
+        ends, per_task = self.ends(run, record), int(record["nodes"])
+        over = [pod for of in pods.values() for pod in of if pod.over]
+        ends.look([(*divmod(pod.place, per_task), pod.attempt) for pod in over])
+        if state.terminal:  # also attempts whose pods are gone
+            ends.look([(*divmod(index, per_task), 1) for index in range(count)])
+        done = indexes_of(job.get("status", {}).get("completedIndexes", ""))
+        failed = indexes_of(job.get("status", {}).get("failedIndexes", ""))
+        nodes = [
+            self._node(index, per_task, pods.get(index, []), ends, state, done, failed)
+            for index in range(count)
+        ]
+        if record.get("elastic") and any(node.state.terminal for node in nodes):
+            away = self.released(run)
+            nodes = [
+                n._replace(state=State.CANCELLED, reason=AWAY, exit_code=None)
+                if n.state.terminal and (n.task, n.rank) in away
+                else n
+                for n in nodes
+            ]
+        if any(n.state is State.FAILED and n.exit_code in (None, 143) for n in nodes):
+            stopped = self.stopped(run, record)
+            nodes = [
+                n._replace(state=State.CANCELLED, reason=CANCEL)
+                if n.task in stopped and n.state is State.FAILED and _was_told(n, ends)
+                else n
+                for n in nodes
+            ]
+        return tuple(nodes)
+
+    def _node(
+        self,
+        index: int,
+        per_task: int,
+        pods: Sequence[Pod],
+        ends: NodeEnds,
+        state: State,
+        done: frozenset[int],
+        failed: frozenset[int],
+    ) -> NodeStatus:
+        task, rank = divmod(index, per_task)
+        over = _attempts(pods, (task, rank), ends)
+        last = pods[-1] if pods else None
+        is_over = index in done or index in failed or state.terminal
+        attempt = max(1, last.attempt if last else len(over))
+        if not is_over and last is not None and not last.over:
+            if last.phase == "Running":
+                return NodeStatus(task, rank, attempt, State.RUNNING, "", None, over, last.began_s)
+            return NodeStatus(
+                task, rank, attempt, State.WAITING, reasons.waiting(last.body), None, over
+            )
+        if not is_over:
+            return NodeStatus(task, rank, max(1, len(over)), State.WAITING, "", None, over)
+        final = over[-1] if over else None
+        code = final.exit_code if final else None
+        reason = final.reason if final else ""
+        proven = ends.of((task, rank, over[-1].number)) if over else ends.newest(task, rank)
+        if index in done or (last is not None and last.phase == "Succeeded"):
+            if not ends.written or (proven is not None and proven.code == 0):
+                return NodeStatus(task, rank, attempt, State.SUCCEEDED, "", 0, over)
+            if last is None and self.store is None:  # the pod is gone, and with it what it said
+                return NodeStatus(task, rank, attempt, State.SUCCEEDED, "", 0, over)
+            return NodeStatus(task, rank, attempt, State.FAILED, reason, code, over)
+        if state is State.CANCELLED or (index not in failed and final is None):
+            return NodeStatus(task, rank, attempt, State.CANCELLED, CANCEL, code, over)
+        return NodeStatus(task, rank, attempt, State.FAILED, reason, code, over)
+
+    def _why(self, run: str, job: Object, pods: Mapping[int, list[Pod]]) -> str:
+        """Return why a Job without a running pod waits."""
+        for of_index in pods.values():
+            last = of_index[-1]
+            if not last.over and (why := reasons.waiting(last.body)):
+                return why
+        if job["spec"].get("suspend"):
+            return self._queued(job)
+        return self._refused(run)
+
+    def _queued(self, job: Object) -> str:
+        """Return why Kueue has not started a Job yet.
+
+        https://kueue.sigs.k8s.io/docs/concepts/workload/
+        """
+        queue = (job["metadata"].get("labels") or {}).get(QUEUE_LABEL)
+        if queue is None:
+            return "the Job is suspended"
+        path = f"/apis/kueue.x-k8s.io/v1beta1/namespaces/{self.namespace}/workloads"
+        selector = f"kueue.x-k8s.io/job-uid={job['metadata']['uid']}"
+        try:
+            listed = list(self.session.listed(path, labelSelector=selector))
+        except Exception:  # noqa: BLE001 - the reason is unknown then, and the status is not
+            listed = []
+        said = [reasons.condition(entry, "QuotaReserved").get("message", "") for entry in listed]
+        return ": ".join([f"it waits in the queue {queue} of Kueue", *filter(None, said[:1])])
+
+    def _refused(self, run: str) -> str:
+        """Return why the Job makes no pods: a quota, or a policy of admission."""
+        selector = f"involvedObject.kind=Job,involvedObject.name={run},type=Warning"
+        events = list(
+            self.session.listed(collection(self.namespace, "events"), fieldSelector=selector)
+        )
+        failed = [event for event in events if event.get("reason") == "FailedCreate"]
+        return str(failed[-1].get("message", "")) if failed else ""
+
+
+def _attempts(pods: Sequence[Pod], seat: Seat, ends: NodeEnds) -> tuple[Attempt, ...]:
+    """Return the ended attempts of an index, also those whose pods are gone."""
+    known = {pod.attempt: attempts.of_pod(pod, seat, ends) for pod in pods if pod.over}
+    newest = max((pod.attempt for pod in pods), default=1)
+    for number in range(1, newest + 1):
+        end = ends.of((*seat, number))
+        live = any(pod.attempt == number for pod in pods)
+        if number in known or live:
+            continue
+        if end is not None:
+            known[number] = Attempt(
+                number,
+                end.code,
+                end.reason(ends.record),
+                end.preempted or end.told,
+                setup_s=end.setup_s,
+            )
+        elif number < newest:
+            known[number] = Attempt(
+                number, None, "its pod is gone: the node was lost", reclaimed=True
+            )
+    return tuple(known[number] for number in sorted(known))
+
+
+def _was_told(node: NodeStatus, ends: NodeEnds) -> bool:
+    end = ends.of((node.task, node.rank, node.attempt))
+    return end is None or end.told
+
+
+def _state_of(job: Object, pods: Mapping[int, list[Pod]]) -> State:
+    if reasons.condition(job, "Complete").get("status") == "True":
+        return State.SUCCEEDED
+    if reasons.condition(job, "Failed").get("status") == "True":
+        return State.CANCELLED if is_cancelled(job) else State.FAILED
+    alive = [pod for of in pods.values() for pod in of if not pod.over]
+    if is_cancelled(job) and not alive:
+        return State.CANCELLED
+    return State.RUNNING if any(pod.phase == "Running" for pod in alive) else State.WAITING
+
+
+def is_cancelled(job: Object) -> bool:
+    """Return whether runspec was asked to end the Job."""
+    return CANCELLED in (job["metadata"].get("annotations") or {})
+
+
+def _ended(job: Object, state: State, nodes: tuple[NodeStatus, ...]) -> Status:
+    if state is State.CANCELLED:
+        return Status(state, "", None, nodes)
+    bad = blamed(nodes)
+    if bad is not None:
+        return Status(State.FAILED, bad.reason, bad.exit_code, nodes)
+    if state is State.FAILED:
+        said = reasons.condition(job, "Failed")
+        tasks = {node.state for node in nodes}
+        if tasks == {State.CANCELLED}:
+            return Status(State.CANCELLED, "", None, nodes)
+        if State.CANCELLED in tasks and State.SUCCEEDED in tasks:
+            return Status(State.SUCCEEDED, "", 0, nodes)
+        return Status(state, str(said.get("message") or said.get("reason", "")), None, nodes)
+    if nodes and all(node.state is State.CANCELLED for node in nodes):
+        return Status(State.CANCELLED, "", None, nodes)
+    return Status(State.SUCCEEDED, "", 0, nodes)
+
+
+def indexes_of(text: str) -> frozenset[int]:
+    """Return the indexes in the short form of the API.
+
+    https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/#JobStatus
+
+    >>> sorted(indexes_of("1,3-5,7"))
+    [1, 3, 4, 5, 7]
+    """
+    numbers: set[int] = set()
+    for part in filter(None, str(text or "").split(",")):
+        first, _, last = part.partition("-")
+        numbers |= set(range(int(first), int(last or first) + 1))
+    return frozenset(numbers)

@@ -1,0 +1,78 @@
+"""Where the files of a run are, and the steps that write them: the agent, folders, and the record of the run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from runspec_jobs.provider import Facts, Request, Scope, Spec, Step
+from runspec_jobs.provider.commands import argv
+from runspec_jobs.provider.job_manifest import blob_key, job_record, reach, uploads
+from runspec_jobs.provider.payload import pack_agent
+from runspec_kubernetes.decision import Decision
+from runspec_kubernetes.naming import create, delete
+from runspec_kubernetes.options import KubernetesOptions
+
+AGENT = "inside.pyz"  # the key in the ConfigMap
+RECORD = "record.json"
+STOP_S = 5  # how often an agent checks whether its task was stopped
+REACH = (
+    "a NetworkPolicy of the namespace must let the pods of a run reach each other at all TCP ports"
+)
+
+
+@cache
+def agent_sha256() -> str:
+    """Return the digest of the agent, by which its ConfigMap is named."""
+    return hashlib.sha256(pack_agent()).hexdigest()
+
+
+def agent_name() -> str:
+    """Return the name of the ConfigMap with the agent, which all runs of a namespace share."""
+    return f"runspec-agent-{agent_sha256()[:12]}"
+
+
+def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
+    """Yield the steps that upload what several runs share: the agent, and folders."""
+    options: KubernetesOptions = facts.options
+    content = {"binaryData": {AGENT: {"$inside": agent_sha256()}}, "immutable": True}
+    do = create(options, "configmaps", agent_name(), None, **content)
+    undo = delete(options, "configmaps", agent_name())
+    yield Step("agent", f"make the ConfigMap {agent_name()} with the agent", Scope.SITE, do, undo)
+    for name, what, source in uploads(spec, facts):
+        title = f"upload {what} ({source.counted}, {source.bytes:,} bytes)"
+        put = Request("store", "put", {"key": blob_key(source), "body": {"$file": name}})
+        remove = Request("store", "remove", {"key": blob_key(source)})
+        yield Step(f"upload-{name}", title, Scope.SITE, put, remove)
+
+
+def record(decision: Decision, spec: Spec, run: str, facts: Facts) -> Step:
+    """Return the step that writes the record of the run: to the store or, without one, to a ConfigMap."""
+    options = decision.options
+    body = json.dumps(_described(decision, spec, run, facts), sort_keys=True)
+    title = "write the job's record"
+    if options.store is None:
+        do = create(options, "configmaps", run, run, data={RECORD: body})
+        return Step("record", title, Scope.RUN, do, delete(options, "configmaps", run, run))
+    put = Request("store", "put", {"key": f"runs/{run}/{RECORD}", "body": body})
+    undo = Request("store", "remove", {"prefix": f"runs/{run}/"})
+    return Step("record", title, Scope.RUN, put, undo)
+
+
+def _described(decision: Decision, spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
+    stops = {"stop_s": STOP_S} if spec.sweep and decision.options.store else {}
+    return job_record(
+        spec,
+        run,
+        facts,
+        shape=decision.shape,
+        argv=list(argv(spec)),
+        count=decision.tasks,
+        tries=decision.attempts,
+        ends=True,
+        **stops,
+        **reach(spec, REACH),
+    )
