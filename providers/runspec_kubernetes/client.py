@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,13 @@ from runspec_jobs.provider import (
     OutputFile,
     Places,
     Progress,
+    Released,
     Request,
     Response,
+    Seat,
     Status,
     Step,
+    Submits,
     UsageError,
     requests_of,
 )
@@ -37,6 +41,7 @@ from runspec_kubernetes.session import MERGE, Session
 from runspec_kubernetes.status import Runs, is_cancelled
 from runspec_kubernetes.store import ObjectStore, RunStore
 from runspec_kubernetes.store_layout import agent_sha256
+from runspec_kubernetes.task_stop import Stops
 from runspec_kubernetes.timing import Clock, Timing
 
 STATE = "state.json"  # the state of a run in the store, with which other machines adopt it
@@ -210,6 +215,21 @@ class KubernetesClient:
 
 class StoreClient(KubernetesClient):
     """A client of a profile with a store."""
+
+    @cached_property
+    def stops(self) -> Stops:
+        return Stops(self.runs, self._files)
+
+    def stop(self, run: str, tasks: Collection[int]) -> None:
+        self.stops.stop(run, tasks)
+
+    def release(
+        self, run: str, away: Collection[Seat], back: Collection[Seat], submits: Submits
+    ) -> Released:
+        return self.stops.release(run, away)
+
+    def reconcile(self, run: str) -> Sequence[str]:
+        return self.stops.reconcile(run)
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         return stores.outputs(self._files, run)

@@ -27,6 +27,9 @@ from runspec_kubernetes.store_layout import RECORD
 
 Object = Mapping[str, Any]
 CANCEL = "cancelled by runspec"
+NOT_NEEDED = (
+    "not-needed"  # the value of CANCELLED of an elastic job that was over while nodes waited
+)
 SHOWN = 1000  # nodes in a status while the job runs; at its end, all are listed
 
 
@@ -91,10 +94,11 @@ class Runs:
         if job is None or record is None:
             return Status(State.GONE)
         pods = self.pods(run, anew=True)
-        state = _state_of(job, pods)
+        state = state_of(job, pods)
         nodes = self._nodes(run, job, record, pods, state)
-        if state.terminal and state is not State.CANCELLED and record.get("elastic"):
-            end = self._elastic_end(run, record)
+        of_user = state is State.CANCELLED and is_cancelled(job) != NOT_NEEDED
+        if state.terminal and not of_user and record.get("elastic"):
+            end = self.elastic_end(run, record)
             if end is not None:
                 return elastic_status(end, nodes)
         if not state.terminal:
@@ -102,7 +106,8 @@ class Runs:
             return Status(state, why, None, nodes)
         return tell_halted(_ended(job, state, nodes), record.get("max_failed"))
 
-    def _elastic_end(self, run: str, record: Mapping[str, Any]) -> tuple[int, str] | None:
+    def elastic_end(self, run: str, record: Mapping[str, Any]) -> tuple[int, str] | None:
+        """Return how an elastic job has ended according to its nodes, or None."""
         if self.store is None:
             return None
         store = self.store
@@ -132,12 +137,15 @@ class Runs:
         if self.store is None or not record["sweep"]:
             return set()
         names = stores.names(self.store, f"runs/{run}/stop/")
-        tasks = {int(name) for name in names if name.isdigit()}
-        if "max_failed" in record:
-            failed = stores.names(self.store, f"runs/{run}/failed/")
-            numbers = {int(name) for name in failed if name.isdigit()}
-            tasks |= list_halted(record, numbers, record["count"])
-        return tasks
+        return {int(name) for name in names if name.isdigit()} | self.halted(run, record)
+
+    def halted(self, run: str, record: Mapping[str, Any]) -> set[int]:
+        """Return the tasks that are to end because `max_failed` others have failed."""
+        if self.store is None or "max_failed" not in record:
+            return set()
+        failed = stores.names(self.store, f"runs/{run}/failed/")
+        numbers = {int(name) for name in failed if name.isdigit()}
+        return list_halted(record, numbers, record["count"])
 
     def _nodes(
         self,
@@ -282,7 +290,8 @@ def _was_told(node: NodeStatus, ends: NodeEnds) -> bool:
     return end is None or end.told
 
 
-def _state_of(job: Object, pods: Mapping[int, list[Pod]]) -> State:
+def state_of(job: Object, pods: Mapping[int, list[Pod]]) -> State:
+    """Return the state of a Job with *pods*."""
     if reasons.condition(job, "Complete").get("status") == "True":
         return State.SUCCEEDED
     if reasons.condition(job, "Failed").get("status") == "True":
@@ -293,9 +302,9 @@ def _state_of(job: Object, pods: Mapping[int, list[Pod]]) -> State:
     return State.RUNNING if any(pod.phase == "Running" for pod in alive) else State.WAITING
 
 
-def is_cancelled(job: Object) -> bool:
-    """Return whether runspec was asked to end the Job."""
-    return CANCELLED in (job["metadata"].get("annotations") or {})
+def is_cancelled(job: Object) -> str:
+    """Return the mark of a Job that runspec has ended, and "" for any other."""
+    return str((job["metadata"].get("annotations") or {}).get(CANCELLED, ""))
 
 
 def _ended(job: Object, state: State, nodes: tuple[NodeStatus, ...]) -> Status:

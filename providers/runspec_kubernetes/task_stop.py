@@ -1,0 +1,117 @@
+"""Stop tasks of a sweep and release nodes of elastic jobs, by requests in the store that their agents read.
+
+A pod that waits for a machine is deleted. Its Job makes it again, as often as the spec has attempts, and the agent of
+one that starts all the same leaves at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from runspec_jobs.provider import Conflict, Released, Seat, State
+from runspec_kubernetes import lookup, store as stores
+from runspec_kubernetes.attempts import Pod
+from runspec_kubernetes.errors import Refused
+from runspec_kubernetes.naming import CANCELLED
+from runspec_kubernetes.session import MERGE
+from runspec_kubernetes.status import NOT_NEEDED, Object, Runs, indexes_of, state_of
+from runspec_kubernetes.store import RunStore
+
+NEVER_BACK = "nodes that have left cannot come back on Kubernetes, which starts no index again that succeeded"
+
+
+class Stops:
+    """Ends parts of runs."""
+
+    def __init__(self, runs: Runs, files: RunStore) -> None:
+        self.runs, self.files = runs, files
+        self._asked: dict[str, set[int]] = {}
+
+    def stop(self, run: str, tasks: Collection[int]) -> None:
+        """Have the agents of *tasks* end them, and delete their pods that wait."""
+        record, job = self.runs.record(run), self.runs.job(run)
+        if record is None or job is None or state_of(job, {}).terminal:
+            return
+        if run not in self._asked:
+            names = stores.names(self.files, f"runs/{run}/stop/")
+            self._asked[run] = {int(name) for name in names if name.isdigit()}
+        asked = self._asked[run]
+        if new := sorted(set(tasks) - asked):
+            self._permit(run, job, record, len(asked) + len(new))
+            for task in new:
+                self.files.put_new(f"runs/{run}/stop/{task}", b"")
+                asked.add(task)
+        self._end_waiting(run, lambda seat: seat[0] in tasks, record["nodes"])
+
+    def _permit(self, run: str, job: Object, record: Any, stopped: int) -> None:
+        """Let as many indexes more fail as tasks were stopped: `maxFailedIndexes` counts these, and can be changed."""
+        spec = job["spec"]
+        if spec.get("maxFailedIndexes") is None:
+            return
+        most = min(spec["completions"], record["max_failed"] - 1 + stopped)
+        if most > spec["maxFailedIndexes"]:
+            self._change(run, job, {"spec": {"maxFailedIndexes": most}})
+
+    def _change(self, run: str, job: Object, body: dict[str, Any]) -> None:
+        metadata = {**body.get("metadata", {}), "uid": job["metadata"]["uid"]}
+        self.runs.session.send(
+            "PATCH",
+            self.runs.path("jobs", run),
+            body={**body, "metadata": metadata},
+            content_type=MERGE,
+            action=f"change the Job {run}",
+        )
+
+    def release(self, run: str, away: Collection[Seat]) -> Released:
+        """Have the nodes *away* leave: one that runs ends by itself with 0, which its Job does not repeat."""
+        record, job = self.runs.record(run), self.runs.job(run)
+        if record is None or job is None:
+            return Released((), (), NEVER_BACK)
+        per_task, gone = int(record["nodes"]), self.runs.released(run)
+        for task, rank in sorted(set(away) - gone):
+            self.files.put_new(f"runs/{run}/released/{task * per_task + rank}", b"")
+        if away:
+            self._end_waiting(run, lambda seat: seat in away, per_task)
+        status = job.get("status", {})
+        ended = indexes_of(status.get("completedIndexes", ""))
+        ended |= indexes_of(status.get("failedIndexes", ""))
+        over = state_of(job, {}).terminal
+        leaving = [seat for seat in away if not over and seat[0] * per_task + seat[1] not in ended]
+        return Released(gone | set(away), leaving, NEVER_BACK)
+
+    def reconcile(self, run: str) -> Sequence[str]:
+        """Delete pods of tasks that `max_failed` ends, and end an elastic job that is over and waits for machines."""
+        record = self.runs.record(run)
+        if record is None:
+            return ()
+        per_task = int(record["nodes"])
+        if halted := self.runs.halted(run, record):
+            self._end_waiting(run, lambda seat: seat[0] in halted, per_task)
+        alive = [pod for of in self.runs.pods(run).values() for pod in of if not pod.over]
+        if not record.get("elastic") or not alive or any(not _waits(pod) for pod in alive):
+            return ()
+        job = self.runs.job(run)
+        if job is None or self.runs.elastic_end(run, record) is None:
+            return ()
+        marked = {"metadata": {"annotations": {CANCELLED: NOT_NEEDED}}, "spec": {"suspend": True}}
+        if state_of(job, {}) is State.WAITING and not lookup.is_leaving(job):
+            self._change(run, job, marked)
+        pods = f"{len(alive)} {'pod' if len(alive) == 1 else 'pods'}"
+        return [f"ended {pods} that waited for machines, because the elastic job is over"]
+
+    def _end_waiting(self, run: str, concerns: Callable[[Seat], bool], per_task: int) -> None:
+        pods = [of[-1] for of in self.runs.pods(run, anew=True).values()]
+        for pod in pods:
+            if concerns(divmod(pod.place, per_task)) and _waits(pod):
+                body = {"preconditions": {"uid": pod.body["metadata"]["uid"]}}
+                path, what = self.runs.path("pods", pod.name), f"delete the pod {pod.name}"
+                try:
+                    self.runs.session.send("DELETE", path, body=body, action=what)
+                except (Conflict, Refused) as exc:  # it was replaced, or is gone
+                    if isinstance(exc, Refused) and exc.code != 404:
+                        raise
+
+
+def _waits(pod: Pod) -> bool:
+    return pod.phase == "Pending" and not lookup.is_leaving(pod.body)
