@@ -1,0 +1,74 @@
+"""What the API server asks the kubelet of a node: logs of containers."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+from runspec_emulators.frame.listening import HOST, Certificate, Listener
+from tests.support.kubernetes.node_log import read_options
+from tests.support.kubernetes.node_pod import Pod
+
+Find = Callable[[str, str], Pod | None]
+
+
+class Server(Listener):
+    """The kubelet's API of a node, which answers the API server alone: its certificate is of *callers*."""
+
+    def __init__(self, find: Find, certificate: Certificate, callers: Path) -> None:
+        super().__init__((HOST, 0), Handler)
+        self.find = find
+        self.encrypt(certificate)
+        assert self.tls is not None, "BUG: it has a certificate"
+        self.tls.load_verify_locations(callers)
+        self.tls.verify_mode = ssl.CERT_REQUIRED
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def log_message(self, *_: object) -> None:
+        """Write no log of requests."""
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        words = parts.path.strip("/").split("/")
+        if len(words) != 4 or words[0] != "containerLogs":
+            self._refuse(404, "not found")
+            return
+        pod = self.server.find(words[1], words[2])
+        if pod is None:
+            self._refuse(404, f'pod "{words[2]}" does not exist')
+        elif pod.running is None:
+            waiting = (
+                f'container "{words[3]}" in pod "{words[2]}" is waiting to start: ContainerCreating'
+            )
+            self._refuse(400, waiting)
+        else:
+            self._give(pod, dict(parse_qsl(parts.query)))
+
+    def _give(self, pod: Pod, query: dict[str, str]) -> None:
+        if query.get("previous") == "true":
+            which = f'"{pod.container["name"]}" in pod "{pod.name}"'
+            self._refuse(400, f"previous terminated container {which} not found")
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for part in pod.log.read(read_options(query)):
+            if part:
+                self.wfile.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _refuse(self, status: int, message: str) -> None:
+        body = f"{message}\n".encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "text/plain")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
