@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from runspec_jobs.provider import (
     Facts,
     MembershipChange,
     NoAnswer,
+    Orphan,
     OutputFile,
     Places,
     Progress,
@@ -34,6 +35,7 @@ from runspec_jobs.provider.machines import Usage, read_usage
 from runspec_jobs.provider.payload import pack_agent
 from runspec_jobs.provider.streams.log_streams import Stream
 from runspec_kubernetes import logs, lookup, store as stores, timing
+from runspec_kubernetes.cleanup import OrphanFinder
 from runspec_kubernetes.errors import Refused
 from runspec_kubernetes.naming import CANCELLED
 from runspec_kubernetes.options import KubernetesOptions
@@ -199,6 +201,9 @@ class KubernetesClient:
             content_type=MERGE,
             action=f"cancel {run}",
         )
+
+    def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
+        return OrphanFinder(self.session, self.store).find_orphans(runs, made)
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
         return self.runs.changes(run)
