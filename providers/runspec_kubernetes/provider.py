@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from runspec_jobs.provider import Client, Facts, Options, Problem, Spec, Step
+from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step
 from runspec_kubernetes import check, plan
 from runspec_kubernetes.options import KubernetesOptions
 
@@ -29,6 +30,21 @@ class KubernetesProvider:
         from runspec_kubernetes.options import PROFILE_TEMPLATE
 
         return PROFILE_TEMPLATE
+
+    def examine(self, options: Any) -> Iterable[Finding]:
+        from runspec_kubernetes import doctor
+
+        return doctor.examine(options)
+
+    def examine_job(self, spec: Spec, facts: Facts, steps: Sequence[Step]) -> Iterable[Finding]:
+        from runspec_kubernetes import doctor_job
+
+        return doctor_job.examine(spec, facts, ())
+
+    def doctor_policy(self, options: Any) -> Mapping[str, Any]:
+        from runspec_kubernetes import doctor
+
+        return doctor.doctor_policy(options)
 
     def connect(self, facts: Facts) -> Client:
         from runspec_kubernetes.client import connect

@@ -29,6 +29,7 @@ class FakeCluster(Session):
         self.objects: dict[str, dict[str, Any]] = {}
         self.sent: list[tuple[str, str, Any]] = []
         self.refuses: dict[str, Exception] = {}  # by a pattern of "METHOD path"
+        self.forbidden: set[str] = set()  # such as "create jobs"
 
     def add(self, plural: str, name: str, run: str | None, **more: Any) -> dict[str, Any]:
         metadata = {
@@ -46,6 +47,11 @@ class FakeCluster(Session):
         for pattern, error in self.refuses.items():
             if re.search(pattern, f"{method} {path}"):
                 raise error
+        if path.endswith("/selfsubjectaccessreviews"):
+            asked = body["spec"]["resourceAttributes"]
+            names = filter(None, [asked["resource"], asked["subresource"]])
+            what = f"{asked['verb']} {'/'.join(names)}"
+            return {"status": {"allowed": what not in self.forbidden}}
         if method != "GET":
             self.sent.append((method, path, body))
         if method == "POST":
@@ -54,7 +60,7 @@ class FakeCluster(Session):
         if known is None:
             raise Refused(f"{path} not found", code=404)
         uid = (body or {}).get("preconditions", (body or {}).get("metadata") or {}).get("uid")
-        if uid not in (None, known["metadata"]["uid"]):
+        if uid not in (None, known["metadata"].get("uid")):
             raise Conflict("the UID in the precondition differs")
         if method == "DELETE":
             del self.objects[path]
@@ -95,7 +101,10 @@ class FakeStore(dict[str, bytes]):
         self[key] = content
 
     def put_new(self, key: str, content: bytes) -> bool:
-        return self.setdefault(key, content) is content
+        if key in self:
+            return False
+        self[key] = content
+        return True
 
     def remove(self, keys: Any) -> None:
         for key in keys:
