@@ -14,7 +14,14 @@ from typing import Any
 import pytest
 
 from tests.support.kubernetes.api import Api
-from tests.support.kubernetes.cluster import GIVEN, api, kubernetes, namespace
+from tests.support.kubernetes.cluster import (
+    GIVEN,
+    api,
+    built_programs,
+    kubernetes,
+    namespace,
+)
+from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.jobs import (
     await_job,
     await_phase,
@@ -209,6 +216,54 @@ def test_what_no_node_has(api: Api, namespace: str) -> None:
         return "".join(each.get("message", "") for each in conditions)
 
     assert "Insufficient cpu" in until(unschedulable)
+
+
+def test_image_that_cannot_be_pulled(api: Api, namespace: str) -> None:
+    """A pod whose image is missing says so, and its log says what it waits for."""
+    image = "localhost/missing:latest"
+    api.must("POST", jobs_of(namespace), shell_job("pulls", "true", image=image))
+
+    def waiting() -> str:
+        pods = pods_of(api, namespace, "pulls")
+        states = pods[0]["status"].get("containerStatuses", ()) if pods else ()
+        return str(states[0]["state"].get("waiting", {}).get("reason")) if states else ""
+
+    until(lambda: waiting() == "ImagePullBackOff")
+    path = (
+        f"{objects_of(namespace, 'pods')}/{pods_of(api, namespace, 'pulls')[0]['metadata']['name']}"
+    )
+    answer = api.call("GET", f"{path}/log")
+
+    assert answer.status == 400
+    assert answer.body["message"].endswith("is waiting to start: trying and failing to pull image")
+
+
+@ours
+def test_lost_node(tmp_path: Path) -> None:
+    """A pod of a node that is lost is to be deleted, and is there until the node is back.
+
+    Where all nodes are lost, none is given up: there are two.
+    """
+    gone = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
+    tolerant = {"tolerations": [{**gone, "tolerationSeconds": 1}]}
+    with (
+        ControlPlane(tmp_path, built_programs(), nodes=2, lost_s=3) as plane,
+        Api.opened(plane.kubeconfig) as api,
+    ):
+        job = shell_job("endures", "sleep 600", pod=tolerant, attempts=3)
+        api.must("POST", jobs_of("default"), job)
+        pod = await_phase(api, "default", "endures", "Running")
+        path = f"{objects_of('default', 'pods')}/{pod['metadata']['name']}"
+
+        plane.lose_node(pod["spec"]["nodeName"])
+        until(lambda: "deletionTimestamp" in api.get(path)["metadata"])
+        while_lost = api.get(path)["status"]
+        plane.start_node(pod["spec"]["nodeName"])
+        until(lambda: api.call("GET", path).status == 404)
+
+    assert while_lost["phase"] == "Running"
+    ready = [each["status"] for each in while_lost["conditions"] if each["type"] == "Ready"]
+    assert ready == ["False"]
 
 
 @ours

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import sys
 import threading
 import time
@@ -89,7 +90,8 @@ class Node:
     """Keeps the pods of the node *name* going, in *folder*."""
 
     def __init__(self, name: str, folder: Path, api: Api) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)  # of pods that were lost with the node
+        folder.mkdir(parents=True)
         self.name, self.api = name, api
         address = urlsplit(api.host)
         at = (address.hostname or HOST, address.port or 443)

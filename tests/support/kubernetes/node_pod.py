@@ -72,6 +72,7 @@ class Pod(threading.Thread):
         self.ip = f"127.77.{number // 250}.{number % 250 + 1}"
         self.begun = self.started = ""
         self.running: Running | None = None
+        self.waits = "ContainerCreating"
         self.leaving = threading.Event()
         self.grace_s = 0.0
 
@@ -228,6 +229,7 @@ class Pod(threading.Thread):
         self._write("Failed" if code else "Succeeded", {"terminated": ended})
 
     def _wait_for(self, reason: str, message: str = "") -> Object:
+        self.waits = reason
         return {"waiting": {"reason": reason, **({"message": message} if message else {})}}
 
     def _write(self, phase: str, state: Object, ready: bool = False) -> None:

@@ -12,6 +12,11 @@ from runspec_emulators.frame.listening import HOST, Certificate, Listener
 from tests.support.kubernetes.node_log import read_options
 from tests.support.kubernetes.node_pod import Pod
 
+# What the kubelet says of a container without a log: validateContainerLogStatus in pkg/kubelet/kubelet_pods.go
+WAITING = {
+    "ErrImagePull": "image can't be pulled",
+    "ImagePullBackOff": "trying and failing to pull image",
+}
 Find = Callable[[str, str], Pod | None]
 
 
@@ -44,10 +49,8 @@ class Handler(BaseHTTPRequestHandler):
         if pod is None:
             self._refuse(404, f'pod "{words[2]}" does not exist')
         elif pod.running is None:
-            waiting = (
-                f'container "{words[3]}" in pod "{words[2]}" is waiting to start: ContainerCreating'
-            )
-            self._refuse(400, waiting)
+            which = f'container "{words[3]}" in pod "{words[2]}"'
+            self._refuse(400, f"{which} is waiting to start: {WAITING.get(pod.waits, pod.waits)}")
         else:
             self._give(pod, dict(parse_qsl(parts.query)))
 
@@ -66,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
     def _refuse(self, status: int, message: str) -> None:
-        body = f"{message}\n".encode()
+        body = message.encode()
         self.send_response(status)
         self.send_header("Content-Type", "text/plain")
         self.send_header("Content-Length", str(len(body)))
