@@ -18,16 +18,24 @@ from runspec_jobs.provider.spec_checks import (
     refuse_growth,
     secret_problems,
 )
-from runspec_kubernetes.options import KubernetesOptions
+from runspec_kubernetes import store_layout
+from runspec_kubernetes.decision import OF_IMAGES, decide, folder_of, gpu_labels
+from runspec_kubernetes.job import AGENT_AT, CONFIG_AT, HOME, SHARED, store_variables
+from runspec_kubernetes.options import AZURE_KEY, S3_KEYS, KubernetesOptions
 
-# https://kubernetes.io/docs/concepts/workloads/controllers/job/#backoff-limit-per-index: with a back-off limit for
-# each index, at most 100,000 completions, and at most 10,000 pods at once if there are more than 10,000.
+# With more completions, `maxFailedIndexes` is required, "and must be less than or equal to 10^4":
+# https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/#JobSpec
 MOST_INDEXES = 100_000
-MOST_PARALLEL = 10_000
-# Folders of images in which a file cannot have a volume of its own.
-OF_IMAGES = frozenset(
-    "/ /bin /boot /dev /etc /home /lib /lib64 /opt /proc /root /run /sbin /sys /tmp /usr /var".split()
+# Of a ConfigMap: https://kubernetes.io/docs/concepts/configuration/configmap/#motivation
+MOST_BYTES = 1 << 20
+RUN = "a" * 47  # as long as the id of a run can be
+# Folders of a pod that are not for mounts and outputs.
+OURS = tuple(
+    f"{path}/"
+    for path in (HOME, f"{HOME}-store", AGENT_AT, CONFIG_AT, SHARED, "/dev", "/proc", "/sys")
 )
+# How labels begin that the Job controller and runspec give to pods.
+CONTROLLED = ("job-name", "controller-uid", "batch.kubernetes.io/", "runspec/")
 
 
 def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
@@ -36,12 +44,16 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _container(spec)
     yield from _machines(spec, options)
     yield from _retry(spec)
-    yield from _mounts(spec, facts)
-    yield from options.login_problems()
+    yield from note_copies(spec, "pods mount no objects of a store")
+    yield from _environment(spec, options)
+    yield from _variables(spec)
     yield from foreign_problems(spec, _identity(options), ", or set service_account in the profile")
     if facts.complete:
-        yield from _store(spec, options)
+        yield from _profile(options)
+        yield from _shared(spec, options)
+        yield from _store(spec, facts)
         yield from secret_problems(spec, options, "kubernetes", "env:{}", _secret)
+        yield from _volumes(spec, facts)
 
 
 def _identity(options: KubernetesOptions) -> tuple[str, ...]:
@@ -65,14 +77,6 @@ def _size(spec: Spec) -> Iterator[Problem]:
             f"the job needs {count:,} indexes; a Job of Kubernetes has at most {MOST_INDEXES:,}"
         )
         yield Problem(at, message, "use fewer values, or several specs", at="key")
-    elif (
-        count > MOST_PARALLEL
-        and (spec.max_parallel or count) * spec.cluster.nodes.max > MOST_PARALLEL
-    ):
-        message = (
-            f"a Job with more than {MOST_PARALLEL:,} indexes runs at most {MOST_PARALLEL:,} at once"
-        )
-        yield Problem(("sweep",), message, f"write max_parallel: {MOST_PARALLEL}", at="key")
 
 
 def _container(spec: Spec) -> Iterator[Problem]:
@@ -80,9 +84,6 @@ def _container(spec: Spec) -> Iterator[Problem]:
         yield from check_pulled(spec.container.image)
     yield from check_build(spec)
     yield from check_entrypoint(spec, "the agent takes the place of the ENTRYPOINT in a pod")
-    if spec.container.conda:
-        what = "kubernetes makes no conda environments"
-        yield Problem(("container", "conda"), what, "use an image that has it", at="key")
     for name in spec.ulimits.given:
         what = "pods have no ulimits of their own"
         hint = f"remove ulimits: {name}; the container runtime of the nodes sets them"
@@ -95,24 +96,26 @@ def _machines(spec: Spec, options: KubernetesOptions) -> Iterator[Problem]:
         what = "the label of spot nodes depends on what runs the cluster"
         hint = "add providers: {kubernetes: {cloud: gke}} (or eks, aks, karpenter)"
         yield Problem(("cluster", "capacity"), what, hint)
-    if cluster.gpu_gib:
+    if cluster.gpu_memory:
         what = "kubernetes does not know how much memory the GPUs of its nodes have"
-        yield Problem(
-            ("cluster", "gpu_memory"),
-            what,
-            "write gpu_type, and gpu_types in the profile",
-            at="key",
+        hint = (
+            "write gpu_type: A100-80GB, with the labels of its nodes under gpu_types in the profile"
         )
-    if cluster.gpu_model and cluster.gpu_model not in options.gpu_types:
+        yield Problem(("cluster", "gpu_memory"), what, hint, at="key")
+    if (kind := cluster.gpu_type) and not gpu_labels(spec, options):
         example = "{cloud.google.com/gke-accelerator: nvidia-tesla-a100}"
-        entry = f"kubernetes: {{gpu_types: {{{cluster.gpu_model}: {example}}}}}"
+        entry = f"kubernetes: {{gpu_types: {{{kind}: {example}}}}}"
         at = ("cluster", "gpu_type")
-        yield not_in_profile(
-            "label for GPUs of the type", at, cluster.gpu_model, options.gpu_types, entry
+        yield not_in_profile("label for GPUs of the type", at, kind, options.gpu_types, entry)
+    elif kind and kind not in options.gpu_types:
+        what = (
+            f"the labels of '{cluster.gpu_model}' in the profile do not say how much memory it has"
         )
+        yield Problem(("cluster", "gpu_type"), what, severity="note")
     if cluster.placement is not None:
         what = "kubernetes cannot place the nodes of a job close to each other"
-        yield Problem(("cluster", "placement"), what, "remove it, or write node_selector", at="key")
+        hint = "remove it, or name nodes of one rack by providers: {kubernetes: {node_selector: {...}}}"
+        yield Problem(("cluster", "placement"), what, hint, at="key")
     yield from check_disk_tier(
         spec, (), "the disks of nodes are as the cluster has them", "remove tier"
     )
@@ -126,41 +129,99 @@ def _retry(spec: Spec) -> Iterator[Problem]:
             yield Problem(("retry", "on", number, "reason"), what, "remove the entry")
 
 
-def _mounts(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    options: KubernetesOptions = facts.options
-    yield from note_copies(spec, "pods mount no objects of a store")
+def _environment(spec: Spec, options: KubernetesOptions) -> Iterator[Problem]:
+    """Yield a problem for each variable of the spec by which the agent reaches the store."""
+    taken = {*store_variables(options), *(options.store_keys if options.store else ())}
+    for field, names in (("env", spec.env), ("secrets", spec.secrets)):
+        for name in names:
+            if name in taken:
+                what = f"runspec reaches the store of the profile by {name}"
+                yield Problem((field, name), what, "rename it, or remove the key from the profile")
+
+
+def _profile(options: KubernetesOptions) -> Iterator[Problem]:
+    yield from _keys(options)
+    if options.host_network and options.security == "restricted":
+        what = "pods on the network of their node do not fulfil the standard `restricted`"
+        yield Problem(("provider",), what, "add security: none, or remove host_network")
+    for name in options.labels:
+        if name.startswith(CONTROLLED):
+            what = f"labels: the label '{name}' is that of a controller"
+            yield Problem(("provider",), what, "give it another key")
+
+
+def _keys(options: KubernetesOptions) -> Iterator[Problem]:
+    """Yield what is wrong with the keys of the store."""
+    kind = (options.store or "").partition(":")[0]
+    wanted = {"s3": set(S3_KEYS[:2]), "az": {AZURE_KEY}}.get(kind, set())
+    known = {*S3_KEYS} if kind == "s3" else wanted
+    given = set(options.store_keys)
+    if kind == "s3" and options.region is None and options.store_url is None:
+        yield lacking("kubernetes", "region", "eu-central-1", "which a bucket of AWS needs")
+    if extra := sorted(given - known):
+        what = f"store_keys has {extra[0]}, which is no key for {options.store or 'a job without a store'}"
+        yield Problem(("provider",), what, "remove it from the profile")
+    elif given and (missing := sorted(wanted - given)):
+        entry = f"store_keys: {{{missing[0]}: env:{missing[0]}}}"
+        yield Problem(("provider",), f"store_keys has no {missing[0]}", f"add {entry}")
+
+
+def _shared(spec: Spec, options: KubernetesOptions) -> Iterator[Problem]:
     for number, mount in enumerate(spec.mounts):
-        if mount.scheme == "shared" and facts.complete:
+        if mount.scheme == "shared":
             key = mount.place.partition("/")[0]
             if key not in options.shared:
                 at = ("mounts", number, "source")
                 entry = f"kubernetes: {{shared: {{{key}: pvc:CLAIM}}}}"
                 yield not_in_profile("shared file system", at, key, options.shared, entry)
-        source = facts.sources.get(mount.name)
-        if source is not None and source.is_file and folder_of(mount.target) in OF_IMAGES:
+
+
+def _volumes(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    """Yield a problem for each mount and output in whose place there can be no volume."""
+    shared = {mount.target for mount in spec.mounts if mount.scheme == "shared"}
+    volumes = shared.union(decide(spec, facts).folders)
+    targets: list[tuple[Path, str]] = [
+        *((("mounts", n, "target"), mount.target) for n, mount in enumerate(spec.mounts)),
+        *((("outputs", n, "path"), output.path) for n, output in enumerate(spec.outputs)),
+    ]
+    for at, path in targets:
+        volume = path if path in volumes else folder_of(path)
+        if f"{path}/".startswith(OURS):
+            what = f"{path} is a folder of runspec or of the kernel"
+            yield Problem(at, what, f"write another path, such as /job/{path.rpartition('/')[2]}")
+        elif volume in OF_IMAGES and volume in volumes:
+            what = f"a volume at {volume} would hide what the image has there"
+            hint = f"write /job/{path.rpartition('/')[2]}, or add security: none to the profile"
+            yield Problem(at, what, hint)
+        elif volume != path and volume in volumes:
             what = (
-                f"a file cannot be mounted in {folder_of(mount.target)}, which belongs to the image"
+                f"the job sees nothing of what the image has in {volume}: a volume takes its place"
             )
-            yield Problem(
-                ("mounts", number, "target"), what, f"write target: /job/{mount.name}/NAME"
-            )
+            yield Problem(at, what, severity="note")
 
 
-def folder_of(path: str) -> str:
-    """Return the folder that contains *path*."""
-    return path.rstrip("/").rpartition("/")[0] or "/"
+def _variables(spec: Spec) -> Iterator[Problem]:
+    """Yield the problem of variables that no Job can hold: the limit is that of an object, 1.5 MiB."""
+    size = sum(len(name) + len(value.encode()) for name, value in spec.program_env.items())
+    if size > MOST_BYTES:
+        what = f"the variables have {size:,} bytes, and a Job of Kubernetes takes about a mebibyte"
+        yield Problem(("env",), what, "put the text into a file of a mounted folder", at="key")
 
 
-def _store(spec: Spec, options: KubernetesOptions) -> Iterator[Problem]:
+def _store(spec: Spec, facts: Facts) -> Iterator[Problem]:
     """Yield the problem of a job that needs a store, for a profile without one."""
-    if options.store is not None:
+    if facts.options.store is not None:
         return
     needs = {
         "inputs": any(m.scheme in ("file", "store", "run") for m in spec.mounts),
         "outputs": bool(spec.outputs),
         "nodes that meet": spec.cluster.nodes.max > 1,
+        "tasks that end early": spec.metric is not None and spec.metric.stop is not None,
     }
     for what, needed in needs.items():
         if needed:
             yield lacking("kubernetes", "store", "s3://BUCKET/PREFIX", f"which {what} need")
             return
+    if len(store_layout.describe(decide(spec, facts), spec, RUN, facts)) > MOST_BYTES:
+        why = "because the job is too large for a ConfigMap"
+        yield lacking("kubernetes", "store", "s3://BUCKET/PREFIX", why)

@@ -11,6 +11,11 @@ from runspec_jobs.provider.job_manifest import limit_s
 from runspec_kubernetes.options import SPOT, KubernetesOptions
 
 Selector = Mapping[str, str]
+# Folders with what every image has, in whose place there can be no volume.
+OF_IMAGES = frozenset(
+    "/ /bin /boot /dev /etc /home /lib /lib64 /opt /proc /root /run /sbin /sys /usr /var".split()
+)
+LONGEST_S = 2**31 - 1  # of the API's numbers of seconds, 68 years
 
 
 @dataclass(frozen=True)
@@ -34,10 +39,12 @@ class Decision:
     selector: Selector
     tolerations: Sequence[Mapping[str, str]]
     preferred: Selector  # labels that nodes had better have
+    avoided: Selector  # labels that no node may have
     gpus: int
     limit_s: int | None  # of an attempt
     keep_s: int | None  # how long a Job that has ended is kept
     shared: Mapping[str, bool]  # name of a shared file system: whether the job only reads it
+    folders: Sequence[str]  # paths of volumes for mounts and outputs
 
     @property
     def indexes(self) -> int:
@@ -56,19 +63,26 @@ def decide(spec: Spec, facts: Facts) -> Decision:
     cluster, count = spec.cluster, len(tasks(spec))
     nodes = cluster.nodes.max
     parallel = min(spec.max_parallel or count, count) * nodes
-    spot = SPOT.get(options.cloud or "")
-    on_spot = cluster.capacity is not Capacity.ON_DEMAND
-    only = cluster.capacity is Capacity.SPOT
-    selector = dict(options.node_selector)
-    for labels in (options.gpu_types.get(cluster.gpu_model or "", {}),):
-        selector |= labels
-    preferred: dict[str, str] = {}
+    selector = {**options.node_selector, **gpu_labels(spec, options)}
     tolerations = [toleration.body for toleration in options.tolerations]
-    if on_spot and spot is not None:
-        (selector if only else preferred)[spot.label] = spot.value
-        tolerations.append(
-            {"key": spot.taint, "operator": "Equal", "value": spot.value, "effect": "NoSchedule"}
-        )
+    preferred: dict[str, str] = {}
+    avoided: dict[str, str] = {}
+    if (spot := SPOT.get(options.cloud or "")) is not None:
+        if cluster.capacity is Capacity.SPOT:
+            selector[spot.label] = spot.value
+        elif cluster.capacity is Capacity.SPOT_THEN_ON_DEMAND:
+            preferred[spot.label] = spot.value
+        elif cluster.pool is None and spot.label not in selector:
+            avoided[spot.label] = spot.value
+        if cluster.capacity is not Capacity.ON_DEMAND:
+            tolerations.append(
+                {
+                    "key": spot.taint,
+                    "operator": "Equal",
+                    "value": spot.value,
+                    "effect": "NoSchedule",
+                }
+            )
     gpus = cluster.gpus or 0
     if gpus:
         tolerations.append({"key": options.gpu_resource, "operator": "Exists"})
@@ -77,6 +91,8 @@ def decide(spec: Spec, facts: Facts) -> Decision:
         if mount.scheme == "shared":
             name = mount.place.partition("/")[0]
             shared[name] = mount.read_only and shared.get(name, True)
+    # With as many as there are tasks, the last failure is the end of the sweep anyway.
+    most_failed = spec.max_failed if nodes == 1 and (spec.max_failed or 0) < count else None
     return Decision(
         options=options,
         tasks=count,
@@ -86,7 +102,7 @@ def decide(spec: Spec, facts: Facts) -> Decision:
         attempts=spec.retry.attempts + spec.retry.lost_attempts - 1,
         program_attempts=spec.retry.attempts,
         lost=spec.retry.action_of("lost"),
-        max_failed=spec.max_failed if nodes == 1 else None,
+        max_failed=most_failed,
         image=spec.container.image or options.image,
         requests=_requests(spec),
         limits=_limits(spec, options),
@@ -95,11 +111,51 @@ def decide(spec: Spec, facts: Facts) -> Decision:
         selector=selector,
         tolerations=tolerations,
         preferred=preferred,
+        avoided=avoided,
         gpus=gpus,
-        limit_s=limit_s(spec),
-        keep_s=spec.ttl if spec.ttl is not None else options.keep,
+        limit_s=_at_most(limit_s(spec)),
+        keep_s=_at_most(spec.ttl if spec.ttl is not None else options.keep),
         shared=dict(sorted(shared.items())),
+        folders=_folders(spec, facts),
     )
+
+
+def _folders(spec: Spec, facts: Facts) -> tuple[str, ...]:
+    """Return the folders that become volumes, because the user of a restricted pod can make none in the image.
+
+    A file is put into the volume of the folder that contains it. Whether an object of another owner's store is a file,
+    only the job finds out.
+    """
+    if facts.options.security != "restricted":
+        return ()
+    paths = []
+    for mount in spec.mounts:
+        folder = folder_of(mount.target)
+        source = facts.sources.get(mount.name)
+        perhaps = mount.is_foreign and "/" in mount.place.strip("/") and folder not in OF_IMAGES
+        if mount.scheme != "shared":
+            paths.append(folder if perhaps or (source and source.is_file) else mount.target)
+    return tuple(dict.fromkeys([*paths, *(output.path for output in spec.outputs)]))
+
+
+def folder_of(path: str) -> str:
+    """Return the folder that contains *path*.
+
+    >>> folder_of("/job/words.txt"), folder_of("/words.txt")
+    ('/job', '/')
+    """
+    return path.rpartition("/")[0] or "/"
+
+
+def _at_most(limit: int | None) -> int | None:
+    return None if limit is None else min(limit, LONGEST_S)
+
+
+def gpu_labels(spec: Spec, options: KubernetesOptions) -> Selector:
+    """Return the labels of nodes with the GPUs of the job: `A100-80GB` may have labels of its own."""
+    cluster = spec.cluster
+    kinds = (cluster.gpu_type or "", cluster.gpu_model or "")
+    return next((options.gpu_types[kind] for kind in kinds if kind in options.gpu_types), {})
 
 
 def _requests(spec: Spec) -> dict[str, str]:

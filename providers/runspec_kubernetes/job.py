@@ -109,7 +109,7 @@ def _spec(decision: Decision, spec: Spec, run: str) -> dict[str, Any]:
             "spec": _pod(decision, spec, run),
         },
     }
-    if decision.max_failed is not None and decision.tasks > 1:
+    if decision.max_failed is not None:
         body["maxFailedIndexes"] = decision.max_failed - 1
     if decision.keep_s is not None:
         body["ttlSecondsAfterFinished"] = decision.keep_s
@@ -178,19 +178,26 @@ def _pod(decision: Decision, spec: Spec, run: str) -> dict[str, Any]:
 def _placement(decision: Decision) -> dict[str, Any]:
     """Return on which nodes the pods may run: https://kubernetes.io/docs/concepts/scheduling-eviction/"""
     body: dict[str, Any] = {}
-    affinity: dict[str, Any] = {}
+    nodes: dict[str, Any] = {}
     if decision.selector:
         body["nodeSelector"] = dict(decision.selector)
     if decision.tolerations:
         body["tolerations"] = [dict(toleration) for toleration in decision.tolerations]
     if decision.preferred:
-        wanted = [
-            {"key": key, "operator": "In", "values": [value]}
-            for key, value in decision.preferred.items()
-        ]
-        term = {"weight": 100, "preference": {"matchExpressions": wanted}}
-        affinity["nodeAffinity"] = {"preferredDuringSchedulingIgnoredDuringExecution": [term]}
-    return {**body, **({"affinity": affinity} if affinity else {})}
+        term = {"weight": 100, "preference": _matching("In", decision.preferred)}
+        nodes["preferredDuringSchedulingIgnoredDuringExecution"] = [term]
+    if decision.avoided:
+        terms = {"nodeSelectorTerms": [_matching("NotIn", decision.avoided)]}
+        nodes["requiredDuringSchedulingIgnoredDuringExecution"] = terms
+    return {**body, **({"affinity": {"nodeAffinity": nodes}} if nodes else {})}
+
+
+def _matching(operator: str, wanted: Mapping[str, str]) -> dict[str, Any]:
+    """Return the term for nodes by labels; `NotIn` holds for nodes without the label, too."""
+    expressions = [
+        {"key": key, "operator": operator, "values": [value]} for key, value in wanted.items()
+    ]
+    return {"matchExpressions": expressions}
 
 
 def _container(decision: Decision, spec: Spec, run: str) -> dict[str, Any]:
@@ -217,17 +224,17 @@ def _container(decision: Decision, spec: Spec, run: str) -> dict[str, Any]:
 
 
 def _environment(decision: Decision, spec: Spec, run: str) -> Iterator[dict[str, Any]]:
-    """Yield the variables of the container, each once: those of the spec first, which may not replace ours."""
-    own = dict(_own_values(decision, run))
-    for name, value in spec.program_env.items():
-        yield {"name": name, "value": literal(value)}
-    for name in _secret_values(spec, decision.options):
-        yield {"name": name, "valueFrom": {"secretKeyRef": {"name": run, "key": name}}}
-    if "HOME" not in spec.program_env and decision.options.security == "restricted":
+    """Yield the variables of the container, each once."""
+    secret = _secret_values(spec, decision.options)
+    values = dict(_own_values(decision, run))
+    if decision.options.security == "restricted":
         # The user of the pod has no name and no home in most images.
-        yield {"name": "HOME", "value": f"{HOME}/home"}
-    for name, value in own.items():
-        if name not in spec.program_env:
+        values["HOME"] = f"{HOME}/home"
+    values |= spec.program_env
+    for name in secret:
+        yield {"name": name, "valueFrom": {"secretKeyRef": {"name": run, "key": name}}}
+    for name, value in values.items():
+        if name not in secret:
             yield {"name": name, "value": literal(value)}
     for name, field in FIELDS.items():
         yield {"name": name, "valueFrom": {"fieldRef": {"fieldPath": field}}}
@@ -291,13 +298,13 @@ def _volumes(decision: Decision, run: str) -> list[dict[str, Any]]:
         volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", **bound}})
     for name in decision.shared:
         claim = {"claimName": options.shared[name].removeprefix("pvc:")}
-        volumes.append({"name": f"shared-{_label(name)}", "persistentVolumeClaim": claim})
+        volumes.append({"name": _volume(decision, name), "persistentVolumeClaim": claim})
     return volumes
 
 
-def _label(name: str) -> str:
-    """Return *name* as the name of a volume, which has no underscores."""
-    return name.replace("_", "-").lower()
+def _volume(decision: Decision, name: str) -> str:
+    """Return the name of the volume of a shared file system; names in the profile may be no names of volumes."""
+    return f"shared-{[*decision.shared].index(name)}"
 
 
 def _volume_mounts(decision: Decision, spec: Spec) -> Iterator[dict[str, Any]]:
@@ -312,22 +319,18 @@ def _volume_mounts(decision: Decision, spec: Spec) -> Iterator[dict[str, Any]]:
     if decision.shm_bytes or decision.gpus:
         yield {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108 - of the container
     for name, read_only in decision.shared.items():
-        place = {"name": f"shared-{_label(name)}", "mountPath": f"{SHARED}/{name}"}
+        place = {"name": _volume(decision, name), "mountPath": f"{SHARED}/{name}"}
         yield {**place, "readOnly": True} if read_only else place
-    paths = [
-        (f"in-{mount.name}", mount.target) for mount in spec.mounts if mount.scheme != "shared"
-    ]
-    paths += [(f"out-{output.name}", output.path) for output in spec.outputs]
-    for name, path in paths:
-        yield {"name": "work", "mountPath": path, "subPath": name}
-    for folder in spec.mounts:
-        if folder.scheme == "shared":
-            yield _shared_mount(folder)
+    for number, path in enumerate(decision.folders):
+        yield {"name": "work", "mountPath": path, "subPath": f"folder-{number}"}
+    for mount in spec.mounts:
+        if mount.scheme == "shared":
+            yield _shared_mount(decision, mount)
 
 
-def _shared_mount(mount: Mount) -> dict[str, Any]:
+def _shared_mount(decision: Decision, mount: Mount) -> dict[str, Any]:
     name, _, folder = mount.place.partition("/")
-    place: dict[str, Any] = {"name": f"shared-{_label(name)}", "mountPath": mount.target}
+    place: dict[str, Any] = {"name": _volume(decision, name), "mountPath": mount.target}
     if folder.strip("/"):
         place["subPath"] = folder.strip("/")
     return {**place, "readOnly": True} if mount.read_only else place

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from runspec_agent.base.light_typing import NamedTuple
-from runspec_jobs.provider.registry_login import RegistryOptions
+from runspec_jobs.provider import Options
 from runspec_jobs.provider.settings import (
     Anyone,
     Key,
@@ -22,18 +22,22 @@ from runspec_jobs.provider.settings import (
 )
 
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
-OBJECT = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
 NAMESPACE = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+SUBDOMAIN = r"(?=.{1,253}(/|$))[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*"
+OBJECT = rf"^{SUBDOMAIN}$"
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
-LABEL = r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
-VALUE = r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$"
+QUALIFIED = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+LABEL = rf"^({SUBDOMAIN}/)?{QUALIFIED}$"
+VALUE = rf"^({QUALIFIED})?$"
+# https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#extended-resources
+RESOURCE = rf"^{SUBDOMAIN}/{QUALIFIED}$"
 PREFIX = r"[A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*"
 STORE = (
     rf"^(s3://[a-z0-9][a-z0-9.-]{{1,61}}[a-z0-9]/{PREFIX}"
     rf"|az://[a-z0-9]{{3,24}}/[a-z0-9][a-z0-9-]{{2,62}}/{PREFIX}"
-    r"|pvc:[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)$"
+    rf"|pvc:{SUBDOMAIN})$"
 )
-CLAIM = r"^pvc:[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
+CLAIM = rf"^pvc:{SUBDOMAIN}$"
 REGION = r"^[a-z]{2,4}(-[a-z]+)+-[0-9]+$"
 
 Object = Annotated[
@@ -58,8 +62,20 @@ StoreUrl = Annotated[
     ),
 ]
 Claim = Annotated[str, *text_like(CLAIM, "a volume claim", "write pvc:NAME")]
+Resource = Annotated[
+    str,
+    *text_like(RESOURCE, "a resource of a device plugin", "write one such as nvidia.com/gpu"),
+]
+Queue = Annotated[
+    str,
+    *text_like(NAMESPACE, "a local queue of Kueue", "write lower-case letters, digits and -"),
+]
 Region = Annotated[str, *text_like(REGION, "a region", "write one such as eu-central-1")]
 Labels = Mapping[Label, LabelValue]
+StoreKey = Literal[
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_STORAGE_KEY"
+]
+*S3_KEYS, AZURE_KEY = get_args(StoreKey)
 
 
 class Toleration(Model):
@@ -68,14 +84,26 @@ class Toleration(Model):
     https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
     """
 
-    key: Label | None = Field(default=None, description="Key of the taint; without it, all keys.")
-    operator: Literal["Exists", "Equal"] = Field(
+    key: Anyone[Label | None] = Field(
+        default=None, description="Key of the taint; without it, all keys."
+    )
+    operator: Anyone[Literal["Exists", "Equal"]] = Field(
         default="Exists", description="`Exists` for every value, `Equal` for that of `value`."
     )
-    value: LabelValue | None = Field(default=None, description="Value of the taint.")
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
+    value: Anyone[LabelValue | None] = Field(default=None, description="Value of the taint.")
+    effect: Anyone[Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None] = Field(
         default=None, description="Effect of the taint; without it, all effects."
     )
+
+    @model_validator(mode="after")
+    def _check_operator(self) -> Self:
+        if self.operator == "Exists" and self.value:
+            raise ValueError(
+                "operator: Exists is for any value; write operator: Equal, or no value"
+            )
+        if self.operator == "Equal" and self.key is None:
+            raise ValueError("operator: Equal needs a key")
+        return self
 
     @property
     def body(self) -> dict[str, str]:
@@ -105,7 +133,7 @@ SPOT: Mapping[str, Spot] = {
 }
 
 
-class KubernetesOptions(RegistryOptions):
+class KubernetesOptions(Options):
     """Settings of `kubernetes`, under `providers` in a profile. A spec may set the fields marked `anyone`."""
 
     places: ClassVar[str | None] = (
@@ -136,7 +164,7 @@ class KubernetesOptions(RegistryOptions):
     store_url: User[Word | None] = Field(
         default=None, description="URL of the service of the store, if it is not AWS or Azure."
     )
-    store_keys: User[Mapping[Key, LocalSecret]] = Field(
+    store_keys: User[Mapping[StoreKey, LocalSecret]] = Field(
         default={},
         description="Credentials with which jobs and this machine reach the store: "
         "`{AWS_ACCESS_KEY_ID: env:NAME, AWS_SECRET_ACCESS_KEY: env:NAME}`, or `{AZURE_STORAGE_KEY: env:NAME}`, the key "
@@ -147,7 +175,7 @@ class KubernetesOptions(RegistryOptions):
         default=None,
         description="Service account of the pods, which may have an identity at the cloud.",
     )
-    queue: Anyone[Word | None] = Field(
+    queue: Anyone[Queue | None] = Field(
         default=None,
         description="Local queue of Kueue. The Job is made suspended, and Kueue starts it.",
     )
@@ -169,7 +197,7 @@ class KubernetesOptions(RegistryOptions):
         description="For `gpu_type`, the labels of nodes with such GPUs: "
         "`{A100: {cloud.google.com/gke-accelerator: nvidia-tesla-a100}}`.",
     )
-    gpu_resource: Anyone[Label] = Field(
+    gpu_resource: Anyone[Resource] = Field(
         default="nvidia.com/gpu",
         description="Resource that `gpus` counts, such as `amd.com/gpu` or `aws.amazon.com/neuron`.",
     )

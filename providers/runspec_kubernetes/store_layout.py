@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 from runspec_jobs.provider import Facts, Request, Scope, Spec, Step
 from runspec_jobs.provider.commands import argv
@@ -52,7 +51,7 @@ def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
 def record(decision: Decision, spec: Spec, run: str, facts: Facts) -> Step:
     """Return the step that writes the record of the run: to the store or, without one, to a ConfigMap."""
     options = decision.options
-    body = json.dumps(_described(decision, spec, run, facts), sort_keys=True)
+    body = describe(decision, spec, run, facts)
     title = "write the job's record"
     if options.store is None:
         do = create(options, "configmaps", run, run, data={RECORD: body})
@@ -62,9 +61,10 @@ def record(decision: Decision, spec: Spec, run: str, facts: Facts) -> Step:
     return Step("record", title, Scope.RUN, put, undo)
 
 
-def _described(decision: Decision, spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
+def describe(decision: Decision, spec: Spec, run: str, facts: Facts) -> str:
+    """Return the record of the run."""
     stops = {"stop_s": STOP_S} if spec.sweep and decision.options.store else {}
-    return job_record(
+    fields = job_record(
         spec,
         run,
         facts,
@@ -76,3 +76,4 @@ def _described(decision: Decision, spec: Spec, run: str, facts: Facts) -> dict[s
         **stops,
         **reach(spec, REACH),
     )
+    return json.dumps(fields, sort_keys=True)

@@ -1,0 +1,112 @@
+"""What a pod of Kubernetes is made of."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.runspec_kubernetes.plans import (
+    CODE,
+    MODEL,
+    RUN,
+    STORE,
+    WORDS,
+    container_of,
+    env_of,
+    job_of,
+    make_spec,
+    paths_of,
+    pod_of,
+    steps_of,
+)
+
+KEYS = {"AWS_ACCESS_KEY_ID": "env:ID", "AWS_SECRET_ACCESS_KEY": "env:KEY"}
+
+
+def test_text_reaches_the_job_as_it_is_written() -> None:
+    """Kubernetes replaces $(NAME) in variables and commands, and makes $ of $$."""
+    found = env_of(env={"PRICE": "$5 $$ $(HOME) ${HOME}"})
+
+    assert found["PRICE"] == "$$5 $$$$ $$(HOME) $${HOME}"
+
+
+@pytest.mark.parametrize("kind", ["env", "secrets"])
+def test_a_home_of_the_spec_takes_the_place_of_ours(kind: str) -> None:
+    found = env_of(**{kind: {"HOME": "home"}})
+
+    expected = {"secretKeyRef": {"name": RUN, "key": "HOME"}} if kind == "secrets" else "home"
+    assert found["HOME"] == expected
+
+
+def test_secrets_with_one_name_are_variables_of_one_secret() -> None:
+    steps = steps_of(make_spec(secrets={"A": "token", "B": "token"}), {**STORE, "store_keys": KEYS})
+
+    content = steps["secret"].do.params["body"]["stringData"]
+    assert content == {
+        "A": {"$secret": "env:TOKEN"},
+        "B": {"$secret": "env:TOKEN"},
+        "AWS_ACCESS_KEY_ID": {"$secret": "env:ID"},
+        "AWS_SECRET_ACCESS_KEY": {"$secret": "env:KEY"},
+    }
+
+
+def test_volumes_of_shared_file_systems_have_names_that_kubernetes_takes() -> None:
+    names = ["a_b", "a-b", "a-"]
+    mounts = [
+        {"name": f"m{n}", "source": f"shared://{name}/sub/dir", "target": f"/job/{n}", "mode": mode}
+        for n, (name, mode) in enumerate(zip(names, ["ro", "rw", "ro"], strict=True))
+    ]
+    profile = {**STORE, "shared": {name: f"pvc:{n}" for n, name in enumerate(names)}}
+
+    pod = pod_of(profile, mounts=mounts)
+
+    claims = {
+        volume["name"]: volume["persistentVolumeClaim"]["claimName"]
+        for volume in pod["volumes"]
+        if "persistentVolumeClaim" in volume
+    }
+    assert claims == {"shared-0": "2", "shared-1": "1", "shared-2": "0"}
+    placed = {mount["mountPath"]: mount for mount in pod["containers"][0]["volumeMounts"]}
+    assert placed["/job/1"] == {"name": "shared-1", "mountPath": "/job/1", "subPath": "sub/dir"}
+    assert placed["/job/0"]["readOnly"] and placed["/mnt/runspec/a_b"]["readOnly"]
+
+
+def test_a_share_that_is_read_and_written_is_mounted_for_both() -> None:
+    mounts = [
+        {"name": mode, "source": f"shared://work/{mode}", "target": f"/job/{mode}", "mode": mode}
+        for mode in ("ro", "rw")
+    ]
+
+    container = container_of({**STORE, "shared": {"work": "pvc:work"}}, mounts=mounts)
+
+    placed = {m["mountPath"]: m.get("readOnly", False) for m in container["volumeMounts"]}
+    assert (placed["/job/ro"], placed["/job/rw"], placed["/mnt/runspec/work"]) == (
+        True,
+        False,
+        False,
+    )
+
+
+def test_no_path_has_two_volumes() -> None:
+    more = {"name": "more", "source": "./more.txt", "target": "/job/in/more.txt"}
+
+    found = paths_of(mounts=[WORDS, more, CODE], outputs=[MODEL], container={"shm": "1GiB"})
+
+    assert len(found) == len(set(found))
+
+
+def test_nodes_with_spot_machines_are_avoided_on_demand() -> None:
+    affinity = pod_of({**STORE, "cloud": "karpenter"})["affinity"]["nodeAffinity"]
+
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [
+        {"key": "karpenter.sh/capacity-type", "operator": "NotIn", "values": ["spot"]}
+    ]
+
+
+@pytest.mark.parametrize("most,expected", [(1, 0), (2, 1), (9, None)])
+def test_a_sweep_ends_after_as_many_failed_tasks_as_it_may_have(
+    most: int, expected: int | None
+) -> None:
+    found = job_of(sweep={"n": "1..3"}, max_failed=most).get("maxFailedIndexes")
+
+    assert found == expected
