@@ -1,0 +1,114 @@
+"""Deletion: preconditions, grace periods of pods, finalizers, and what becomes of dependents.
+
+https://kubernetes.io/docs/concepts/architecture/garbage-collection/,
+https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+from typing import Any
+
+from runspec_emulators.kubernetes import errors
+from runspec_emulators.kubernetes.resources import NAMESPACES, PODS, Resource
+from runspec_emulators.kubernetes.world import Object, World, has_ended, is_terminating, now
+
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+FINALIZERS = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
+POLICIES = ("Background", "Foreground", "Orphan")
+
+
+def delete(
+    world: World, resource: Resource, value: Object, options: dict[str, Any] | None = None
+) -> tuple[Object, bool]:
+    """Begin to delete an object; return its last version, and whether it is gone."""
+    options = options or {}
+    _check(resource, value, options)
+    value = copy.deepcopy(value)
+    meta = value["metadata"]
+    finalizer = FINALIZERS.get(options.get("propagationPolicy", ""))
+    if finalizer and finalizer not in meta.setdefault("finalizers", []):
+        meta["finalizers"].append(finalizer)
+    grace = _grace(resource, value, options)
+    if resource is NAMESPACES:
+        value.setdefault("status", {})["phase"] = "Terminating"
+    elif not meta.get("finalizers") and not grace:
+        return world.remove(resource, _marked(value, 0)), True
+    if is_terminating(value) and meta.get("deletionGracePeriodSeconds", 0) <= grace:
+        return world.put(resource, value), False
+    return world.put(resource, _marked(value, grace)), False
+
+
+def _marked(value: Object, grace: int) -> Object:
+    """Return an object that is to be deleted after *grace* seconds."""
+    meta = value["metadata"]
+    when = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=grace)
+    if "deletionTimestamp" not in meta:
+        meta["generation"] = meta.get("generation", 0) + 1
+    meta["deletionTimestamp"] = when.strftime("%Y-%m-%dT%H:%M:%SZ") if grace else now()
+    meta["deletionGracePeriodSeconds"] = grace
+    return value
+
+
+def _grace(resource: Resource, value: Object, options: dict[str, Any]) -> int:
+    """Return the seconds that a pod has to end: none, if it runs nowhere or has ended."""
+    if resource is not PODS or has_ended(value) or not value["spec"].get("nodeName"):
+        return 0
+    given = options.get("gracePeriodSeconds")
+    grace: int = value["spec"]["terminationGracePeriodSeconds"] if given is None else given
+    before = value["metadata"].get("deletionGracePeriodSeconds")
+    return grace if before is None else min(before, grace)
+
+
+def _check(resource: Resource, value: Object, options: dict[str, Any]) -> None:
+    names, meta = resource.names, value["metadata"]
+    policy = options.get("propagationPolicy")
+    if policy is not None and policy not in POLICIES:
+        cause = errors.unsupported("propagationPolicy", policy, [*POLICIES, "nil"])
+        raise errors.refuse(
+            422,
+            "Invalid",
+            f'DeleteOptions.meta.k8s.io "" is invalid: {cause.field}: {cause.message}',
+        )
+    wanted = options.get("preconditions") or {}
+    uid = wanted.get("uid")
+    if uid is not None and uid != meta["uid"]:
+        why = (
+            f"the UID in the precondition ({uid}) does not match the UID in record ({meta['uid']}). "
+            "The object might have been deleted and then recreated"
+        )
+        raise errors.conflict(names, meta["name"], why)
+    version = wanted.get("resourceVersion")
+    if version is not None and version != meta["resourceVersion"]:
+        why = (
+            f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record "
+            f"({meta['resourceVersion']}). The object might have been modified"
+        )
+        raise errors.conflict(names, meta["name"], why)
+
+
+def settle(world: World, resource: Resource, value: Object) -> bool:
+    """Remove an object that is to be deleted and that nothing holds any more; return whether it was."""
+    meta = value["metadata"]
+    held = meta.get("finalizers") or (resource is PODS and meta.get("deletionGracePeriodSeconds"))
+    if not is_terminating(value) or held or resource is NAMESPACES:
+        return False
+    world.remove(resource, value)
+    return True
+
+
+def drop_finalizer(world: World, resource: Resource, value: Object, finalizer: str) -> None:
+    """Take a finalizer away from an object, which is removed if it was the last that held it."""
+    meta = value["metadata"]
+
+    def drop(changed: Object) -> None:
+        kept = [f for f in changed["metadata"].get("finalizers") or () if f != finalizer]
+        changed["metadata"]["finalizers"] = kept
+        if not kept:
+            del changed["metadata"]["finalizers"]
+
+    if finalizer in (meta.get("finalizers") or ()):
+        changed = world.change(resource, meta.get("namespace", ""), meta["name"], drop)
+        if changed is not None:
+            settle(world, resource, changed)

@@ -1,0 +1,333 @@
+"""Objects: they are created, read, replaced, patched and deleted.
+
+https://kubernetes.io/docs/reference/using-api/api-concepts/,
+https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from runspec_emulators.kubernetes import errors
+from runspec_emulators.kubernetes.api import (
+    admission,
+    defaults,
+    deletion,
+    job_rules,
+    names,
+    patches,
+    pod_rules,
+    schema,
+)
+from runspec_emulators.kubernetes.api.requests import Request
+from runspec_emulators.kubernetes.errors import Cause
+from runspec_emulators.kubernetes.resources import (
+    CONFIG_MAPS,
+    JOBS,
+    NAMESPACES,
+    PODS,
+    SECRETS,
+    Resource,
+)
+from runspec_emulators.kubernetes.world import Object, World, is_terminating, now
+
+MOST_DATA = 1024 * 1024  # bytes of a ConfigMap or a Secret
+SERVER_SETS = (
+    "uid creationTimestamp generation deletionTimestamp deletionGracePeriodSeconds selfLink namespace name"
+).split()
+POD_CHANGES = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+WITH_STATUS = (
+    "jobs",
+    "pods",
+    "nodes",
+    "namespaces",
+    "persistentvolumeclaims",
+    "resourcequotas",
+    "services",
+)
+
+
+def decode(request: Request, given: Any) -> tuple[Object, list[Cause]]:
+    """Return the object of a body, and what its schema has against it. Unknown fields are errors or warnings."""
+    resource = request.resource
+    kind, version = resource.names.kind, resource.version
+    if not isinstance(given, dict):
+        raise errors.bad_request(
+            f"couldn't get version/kind; json parse error: {type(given).__name__}"
+        )
+    said = (given.get("apiVersion", resource.api_version), given.get("kind", kind))
+    if said != (resource.api_version, kind):
+        why = f"{kind} in version {said[0]!r} cannot be handled as a {kind}: no kind {said[1]!r}"
+        raise errors.bad_request(why.replace("'", '"'))
+    decoder = schema.Decoder(kind, version)
+    value = decoder.decode(given)
+    mode = request.option("fieldValidation", "Warn")
+    if mode not in ("Strict", "Warn", "Ignore"):
+        cause = errors.unsupported("fieldValidation", mode, ["Ignore", "Strict", "Warn"])
+        raise errors.refuse(422, "Invalid", f"{cause.field}: {cause.message}")
+    if decoder.unknown and mode == "Strict":
+        why = f"strict decoding error: {', '.join(decoder.unknown)}"
+        raise errors.bad_request(
+            f'{kind} in version "{version}" cannot be handled as a {kind}: {why}'
+        )
+    if mode == "Warn":
+        request.warnings += decoder.unknown
+    meta = value.get("metadata", {})
+    return {
+        "apiVersion": resource.api_version,
+        "kind": kind,
+        **value,
+        "metadata": meta,
+    }, decoder.causes
+
+
+def read(world: World, request: Request) -> Object:
+    value = world.get(request.resource, request.namespace, request.name)
+    if value is None:
+        raise errors.not_found(request.resource.names, request.name)
+    return value
+
+
+def create(world: World, request: Request) -> Object:
+    """Return the object that was created from the body of a request."""
+    value, causes = decode(request, request.json())
+    if request.resource.namespaced:
+        _check_namespace(world, request, value)
+    return add(world, request.resource, value, request.namespace, causes, dry=request.is_dry)
+
+
+def add(
+    world: World,
+    resource: Resource,
+    value: Object,
+    namespace: str,
+    causes: list[Cause] | None = None,
+    *,
+    dry: bool = False,
+) -> Object:
+    """Create an object; raise ServiceError if it is wrong, not admitted or there already."""
+    meta = value["metadata"]
+    generated = bool(meta.get("generateName")) and not meta.get("name")
+    if generated:
+        meta["name"] = names.generate(meta["generateName"])
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "selfLink"):
+        meta.pop(name, None)
+    meta |= {"uid": world.new_uid(), "creationTimestamp": now()}
+    if resource.namespaced:
+        meta["namespace"] = namespace
+    if "spec" in value and resource.names.plural != "services":
+        meta["generation"] = 1
+    if resource.names.plural in WITH_STATUS:
+        value["status"] = (
+            {"phase": "Pending", "qosClass": _quality(value)} if resource is PODS else {}
+        )
+    if resource is NAMESPACES:
+        del value["status"]
+    defaults.set_defaults(resource.names.kind, value)
+    if resource is JOBS:
+        defaults.set_selector(value)
+    if not causes:
+        admission.set_values(world, resource, value)
+    problems = [*(causes or ()), *check(resource, value)]
+    if problems:
+        raise errors.invalid(resource.names, meta.get("name", ""), problems)
+    if world.get(resource, meta.get("namespace", ""), meta["name"]) is not None:
+        raise errors.already_exists(resource.names, meta["name"])
+    admission.admit(world, resource, value)
+    return value if dry else world.put(resource, value)
+
+
+def _quality(pod: Object) -> str:
+    """Return the quality of service of a pod.
+
+    https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/
+    """
+    every = [c.get("resources") or {} for c in pod.get("spec", {}).get("containers", ())]
+    if not any(r.get("limits") or r.get("requests") for r in every):
+        return "BestEffort"
+    full = all({"cpu", "memory"} <= {*(r.get("limits") or ())} for r in every)
+    equal = all((r.get("requests") or r.get("limits")) == r.get("limits") for r in every)
+    return "Guaranteed" if full and equal else "Burstable"
+
+
+def _check_namespace(world: World, request: Request, value: Object) -> None:
+    given = value["metadata"].get("namespace", request.namespace)
+    if given != request.namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    namespace = world.get(NAMESPACES, "", request.namespace)
+    if namespace is None:
+        raise errors.not_found(NAMESPACES.names, request.namespace)
+    if is_terminating(namespace):
+        why = f"unable to create new content in namespace {request.namespace} because it is being terminated"
+        raise errors.forbidden(request.resource.names, value["metadata"].get("name", ""), why)
+
+
+def check(resource: Resource, value: Object) -> Iterator[Cause]:
+    """Yield what is wrong with an object."""
+    yield from names.check_metadata(resource.names.kind, value["metadata"])
+    if resource is JOBS:
+        yield from job_rules.check(value)
+    elif resource is PODS:
+        yield from pod_rules.check_spec(value["spec"], "spec")
+    elif resource in (SECRETS, CONFIG_MAPS):
+        yield from _check_data(resource, value)
+
+
+def _check_data(resource: Resource, value: Object) -> Iterator[Cause]:
+    size, seen = 0, set[str]()
+    for field in ("data", "binaryData"):
+        data = value.get(field) or {}
+        yield from names.check_keys(data, field)
+        for key in data.keys() & seen:
+            yield errors.wrong(f"{field}[{key}]", key, "duplicate of key present in data")
+        seen |= data.keys()
+        coded = field == "binaryData" or resource is SECRETS
+        size += sum(len(base64.b64decode(v) if coded else v.encode()) for v in data.values())
+    if size > MOST_DATA:
+        field = "data" if resource is SECRETS else "[]"
+        yield Cause("FieldValueTooLong", field, f"Too long: may not be more than {MOST_DATA} bytes")
+
+
+# Changes.
+
+
+def update(world: World, request: Request) -> Object:
+    """Replace an object, or its status."""
+    before = read(world, request)
+    value, causes = decode(request, request.json())
+    name = value["metadata"].get("name", "")
+    if name != request.name:
+        said = (
+            f"the name of the object ({name}) does not match the name on the URL ({request.name})"
+        )
+        raise errors.bad_request(said)
+    return _replace(world, request, before, value, causes)
+
+
+def patch(world: World, request: Request) -> Object:
+    before = read(world, request)
+    kind = request.headers.get("content-type", "")
+    patched = patches.apply(request.resource.names.kind, kind, before, request.json())
+    value, causes = decode(request, patched)
+    return _replace(world, request, before, value, causes)
+
+
+def _replace(
+    world: World, request: Request, before: Object, value: Object, causes: list[Cause]
+) -> Object:
+    resource, old = request.resource, before["metadata"]
+    meta = value["metadata"]
+    if meta.get("uid", old["uid"]) != old["uid"]:
+        why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {old['uid']}"
+        raise errors.conflict(resource.names, request.name, why)
+    if meta.get("resourceVersion") not in (None, "", "0", old["resourceVersion"]):
+        raise errors.conflict(resource.names, request.name, errors.MODIFIED)
+    meta["resourceVersion"] = old["resourceVersion"]
+    for name in SERVER_SETS:
+        meta.pop(name, None)
+        if name in old:
+            meta[name] = old[name]
+    if request.sub == "status":
+        value = {**copy.deepcopy(before), "status": value.get("status", {})}
+        return value if request.is_dry else world.put(resource, value)
+    if "status" in before:
+        value["status"] = copy.deepcopy(before["status"])
+    defaults.set_defaults(resource.names.kind, value)
+    problems = [*causes, *check(resource, value), *_check_update(resource, value, before)]
+    if problems:
+        raise errors.invalid(resource.names, request.name, problems)
+    if value.get("spec") != before.get("spec") and "generation" in meta:
+        meta["generation"] += 1
+    if request.is_dry:
+        return value
+    kept = world.put(resource, value)
+    deletion.settle(world, resource, kept)
+    return kept
+
+
+def _check_update(resource: Resource, value: Object, before: Object) -> Iterator[Cause]:
+    if is_terminating(before):
+        old = before["metadata"].get("finalizers") or []
+        added = [f for f in value["metadata"].get("finalizers") or () if f not in old]
+        if added:
+            why = f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
+            yield errors.not_allowed("metadata.finalizers", why)
+    if resource is JOBS:
+        yield from job_rules.check_update(value, before)
+    elif resource is PODS and _frozen(value["spec"]) != _frozen(before["spec"]):
+        yield errors.not_allowed("spec", POD_CHANGES)
+    elif resource in (SECRETS, CONFIG_MAPS) and before.get("immutable"):
+        fields = ("data", "binaryData", "immutable")
+        for field in fields:
+            if value.get(field) != before.get(field):
+                yield errors.not_allowed(field, "field is immutable when `immutable` is set")
+    if resource is SECRETS and value.get("type") != before.get("type"):
+        yield errors.wrong("type", value.get("type"), "field is immutable")
+
+
+def _frozen(spec: Object) -> Object:
+    """Return what of a pod's spec cannot change."""
+    kept = {k: v for k, v in spec.items() if k not in ("activeDeadlineSeconds", "tolerations")}
+    for group in ("containers", "initContainers"):
+        kept[group] = [{**c, "image": ""} for c in spec.get(group) or ()]
+    return kept
+
+
+def delete(world: World, request: Request) -> Object:
+    """Delete the object of a request; return it, or a Status if it is gone."""
+    resource = request.resource
+    value, gone = deletion.delete(world, resource, read(world, request), _options(request))
+    if not gone or resource.names.plural in ("pods", "services", "namespaces"):
+        return value
+    details = {**resource.names.details(request.name), "uid": value["metadata"]["uid"]}
+    shown = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    return {**shown, "details": details}
+
+
+def _options(request: Request) -> dict[str, Any]:
+    given = request.json()
+    if given.get("kind", "DeleteOptions") != "DeleteOptions":
+        raise errors.bad_request("converting (v1.Status) to (v1.DeleteOptions): unknown conversion")
+    decoder = schema.Decoder("DeleteOptions", "v1")
+    options = decoder.decode(given)
+    grace = request.number("gracePeriodSeconds")
+    if grace is not None:
+        options.setdefault("gracePeriodSeconds", grace)
+    if request.option("propagationPolicy"):
+        options.setdefault("propagationPolicy", request.option("propagationPolicy"))
+    return options
+
+
+def delete_all(world: World, request: Request, chosen: list[Object]) -> None:
+    options = _options(request)
+    for value in chosen:
+        deletion.delete(world, request.resource, value, options)
+
+
+def evict(world: World, request: Request) -> Object:
+    """Evict a pod as its API says: it is deleted with its grace, and its status says why.
+
+    https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/,
+    https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
+    """
+    from runspec_emulators.kubernetes.world import set_condition
+
+    value = read(world, request)
+    options = request.json().get("deleteOptions") or {}
+    message = "Eviction API: evicting"
+
+    def mark(pod: Object) -> None:
+        set_condition(pod["status"], "DisruptionTarget", "True", "EvictionByEvictionAPI", message)
+
+    marked = world.change(PODS, request.namespace, request.name, mark) or value
+    deletion.delete(world, PODS, marked, options)
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}

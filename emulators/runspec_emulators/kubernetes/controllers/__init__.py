@@ -1,0 +1,1 @@
+"""The controllers: jobs, the scheduler, garbage collection, quotas and nodes."""
