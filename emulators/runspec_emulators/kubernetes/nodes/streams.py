@@ -88,7 +88,17 @@ class _Command:
         code = exit_code(process.wait())
         for reader in readers:
             reader.join(1.0)
+        self._close(process)
         self._end(126 if failed else code)
+
+    def _close(self, process: subprocess.Popen[bytes]) -> None:
+        self._input = -1
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+        if self._master >= 0:
+            os.close(self._master)
+            self._master = -1
 
     def _start(self) -> tuple[subprocess.Popen[bytes], str]:
         pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
