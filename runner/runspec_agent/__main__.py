@@ -1,8 +1,8 @@
 """The command line of the zipapp.
 
-`job [-- WORD...]`, `job --node`, `batch -- WORD...`, `enter RUN TASK RANK [-- WORD...]`, `foreign RECORD TARGET`,
-`launch -- WORD...`, `login FILE`, `output STORE RECORD TARGET`, `reach -- WORD...`, `gpus COUNT -- WORD...`,
-`relay HOST PORT`,
+`job [-- WORD...]`, `job --node`, `batch -- WORD...`, `copy-log VERB [WORD...]`,
+`enter RUN TASK RANK [-- WORD...]`, `foreign RECORD TARGET`, `gpus COUNT -- WORD...`, `launch -- WORD...`,
+`login FILE`, `output STORE RECORD TARGET`, `reach -- WORD...`, `relay HOST PORT`,
 `resume STORE RECORD OUTPUT TASK/NODE TARGET`, `rsh HOST WORD...`, `sync --every SECONDS|--once FROM TO`,
 `usage FOLDER`.
 """
@@ -17,6 +17,7 @@ from runspec_agent.base.job_env import Failure
 VERBS = {
     "job": "job.entry_point",
     "batch": "job.slurm_batch",
+    "copy-log": "job.log_copy",
     "enter": "job.exec_into",
     "foreign": "transfer.other_stores",
     "gpus": "job.gpu_check",

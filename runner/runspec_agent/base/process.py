@@ -110,6 +110,10 @@ class Signals:
         os.close(self._read)
         os.close(self._write)
 
+    def fileno(self) -> int:
+        """Return what `select` calls readable when `wait` would return at once."""
+        return self._read
+
     def wait(self, seconds: float) -> List[int]:
         """Return the signals that arrived, after *seconds* at most; SIGCHLD ends the wait and is not listed."""
         ready, _, _ = select.select([self._read], [], [], seconds)

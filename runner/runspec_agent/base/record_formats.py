@@ -10,6 +10,8 @@ from runspec_agent.base.failure import USAGE, Failure
 RUN = "runspec.run/v1"
 PARTED_RUN = "runspec.run/v2"  # the same, of a sweep in several jobs
 ELASTIC = "runspec.elastic/v1"
+# A line of a container's output that is not part of the log: how many bytes of the log precede it. See `job.log_copy`.
+LOG_MARK = "runspec: the log continues at byte {}\n"
 CLAIM = "runspec.claim/"  # a claim of this version is one word: the id of a job, or `cancelled`
 
 

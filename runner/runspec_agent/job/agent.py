@@ -34,6 +34,7 @@ from runspec_agent.retry.failure_count import AGAIN, Failures
 from runspec_agent.retry.multi_instance import MultiInstanceTask
 from runspec_agent.retry.retry_rounds import TOO_LONG, RetryRound, RoundOutcome
 from runspec_agent.store.base import Bucket
+from runspec_agent.transfer import log_uploader
 from runspec_agent.transfer.log_times import LogTimes
 from runspec_agent.transfer.log_uploader import Log
 from runspec_agent.transfer.output_saver import Saver
@@ -203,7 +204,7 @@ class Agent:
         self.departure.hold(self.bucket, self.at, self.place, self.say)
         path = self.env.get("RUNSPEC_LOG")
         if path:
-            key = "{}logs/{}/{}/{}.txt".format(self.at, *self.place[1:])
+            key = log_uploader.key_of(self.at, self.place)
             self.log = Log(self.bucket, path, key, self.times)
             self.log.start()
         self._measure()
@@ -246,6 +247,7 @@ class Agent:
         """Upload the log; if that fails, the message about it can only go to the service's own log."""
         if self.log is not None:
             try:
+                log_uploader.wait_for_copy(self.log.path)
                 if last:
                     self.log.finish()
                 else:

@@ -14,6 +14,7 @@ from runspec_agent.job.agent import RUN_PREFIX, Agent, print_line
 from runspec_agent.job.agent_watch import Watch
 from runspec_agent.retry import attempts, multi_instance
 from runspec_agent.store import base as store
+from runspec_agent.store.base import Bucket
 from runspec_agent.transfer import log_times, log_uploader
 from runspec_agent.usage import oom_kills
 
@@ -54,7 +55,19 @@ def _main(argv: List[str]) -> int:
                 return _run(Agent(bucket, env, crew, record), command, signals, watch)
 
         code, begun = agent_watch.run(work, signals)
-    return agent_watch.exit_code(bucket, at, record, code, begun, kills)
+    shown = agent_watch.exit_code(bucket, at, record, code, begun, kills)
+    path = env.get("RUNSPEC_LOG")
+    if code < 0 and begun is not None and path:  # the agent was killed, and could not save its log
+        _save_log(bucket, path, log_uploader.key_of(at, begun.place))
+    return shown
+
+
+def _save_log(bucket: Bucket, path: str, key: str) -> None:
+    try:
+        log_uploader.wait_for_copy(path)
+        log_uploader.Log(bucket, path, key).finish()
+    except (OSError, Failure) as error:
+        print_line("the log cannot be saved: {}".format(error))
 
 
 def _run(agent: Agent, argv: List[str], signals: Signals, watch: Optional[Watch] = None) -> int:

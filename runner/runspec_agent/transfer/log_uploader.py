@@ -1,16 +1,23 @@
 """Upload the log of an attempt to the store, because services keep only that of the last attempt, on the machine."""
 
+import array
+import fcntl
 import os
+import stat
 import sys
+import termios
 import threading
 import time
 from typing import IO, Mapping, Optional
 
+from runspec_agent.base import file_lock
 from runspec_agent.base.job_env import Failure
+from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.store.base import BLOCK, Bucket, Window
 from runspec_agent.transfer.log_times import LOG, LogTimes
 
 EVERY_S = 30.0
+COPY_S = 2.0
 SHARE = 20  # a long log is uploaded as a whole each time, so pauses are this many times longer than an upload
 
 
@@ -68,6 +75,31 @@ class Log(threading.Thread):
             for start in range(0, size, BLOCK):
                 digest.update(stream.read(min(BLOCK, size - start)))
         self.bucket.put_file(key, opened, size, digest.hexdigest())
+
+
+def key_of(at: str, place: TaskIdentity) -> str:
+    """Return the key of the log of an attempt; *at* is the prefix of the run."""
+    return "{}logs/{}/{}/{}.txt".format(at, *place[1:])
+
+
+def wait_for_copy(path: str) -> None:
+    """Wait until `job.log_copy`, if it reads what this process prints, has written all of it to *path*.
+
+    It locks the file from before it reads until it has written. Another process may go on printing, so this takes
+    COPY_S at most.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if not stat.S_ISFIFO(os.fstat(1).st_mode):
+        return
+    until, left = time.monotonic() + COPY_S, array.array("i", [1])
+    with open(where(path), "ab") as stream:
+        while left[0] and time.monotonic() < until:
+            if file_lock.take(stream.fileno(), wait=False):
+                fcntl.ioctl(1, termios.FIONREAD, left)
+                file_lock.free(stream.fileno())
+            if left[0]:
+                time.sleep(0.002)
 
 
 def where(path: str) -> str:
