@@ -33,10 +33,11 @@ from runspec_jobs.provider import (
 )
 from runspec_jobs.provider.machines import Usage, read_usage
 from runspec_jobs.provider.payload import pack_agent
-from runspec_jobs.provider.streams.log_streams import Stream
-from runspec_kubernetes import logs, lookup, store as stores, timing
+from runspec_jobs.provider.streams.log_streams import Stream, TimedChunk
+from runspec_kubernetes import lookup, store as stores, timing
 from runspec_kubernetes.cleanup import OrphanFinder
 from runspec_kubernetes.errors import Refused
+from runspec_kubernetes.logs import Logs, PodStream
 from runspec_kubernetes.naming import CANCELLED
 from runspec_kubernetes.options import KubernetesOptions
 from runspec_kubernetes.session import MERGE, Session
@@ -68,6 +69,7 @@ class KubernetesClient:
         self.session = Session(options, timing, clock)
         self.store: RunStore | None = _open_store(options)
         self.runs = Runs(self.session, self.store)
+        self.logs = Logs(self.runs)
 
     @property
     def poll_s(self) -> float:
@@ -160,14 +162,8 @@ class KubernetesClient:
         request = step.do
         if request.service == "store":
             key = request.params["key"]
-            return None if self._size(key) is None else {"key": key}
+            return None if self._files.size(key) is None else {"key": key}
         return lookup.find(self.session, request)
-
-    def _size(self, key: str) -> int | None:
-        for entry in self._files.listing(key.rpartition("/")[0] + "/"):
-            if entry.key == key:
-                return entry.size
-        return None
 
     def settled(self, step: Step) -> bool:
         return True
@@ -209,8 +205,11 @@ class KubernetesClient:
         return self.runs.changes(run)
 
     def streams(self, run: str) -> Sequence[Stream]:
-        record = self.runs.record(run)
-        return [] if record is None else logs.streams(self.runs, run, record)
+        return self.logs.streams(run)
+
+    def read_timed(self, stream: Stream, position: str | None) -> TimedChunk:
+        assert isinstance(stream, PodStream), "BUG: it is not a stream of this client"
+        return stream.timed(position)
 
     def places(self, run: str) -> Places:
         where = f"pods with the label runspec/run={run} in the namespace {self.options.namespace}"

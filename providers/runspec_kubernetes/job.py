@@ -45,7 +45,7 @@ ALONE = (
 )
 RUN = (
     "for p in python3 python; do command -v $p >/dev/null 2>&1 && "
-    f"exec $p -IS {AGENT_AT}/{store_layout.AGENT} job; done; "
+    f"exec $p -IS {AGENT_AT}/{store_layout.AGENT} %s; done; "
     "echo 'runspec: this image has no python3' >&2; exit 127"
 )
 
@@ -202,7 +202,7 @@ def _matching(operator: str, wanted: Mapping[str, str]) -> dict[str, Any]:
 
 def _container(decision: Decision, spec: Spec, run: str) -> dict[str, Any]:
     options = decision.options
-    start = START + ("" if options.store else ALONE) + RUN
+    start = START + (RUN % "copy-log job" if options.store else ALONE + RUN % "job")
     container: dict[str, Any] = {
         "name": CONTAINER,
         "image": decision.image,
@@ -250,6 +250,8 @@ def _own_values(decision: Decision, run: str) -> Mapping[str, str]:
         "RUNSPEC_END_FILE": END_FILE,
         "RUNSPEC_GRACE_S": str(limits.SERVICE_GRACE_S),
     }
+    if options.store:
+        values["RUNSPEC_LOG"] = f"{HOME}/log"
     return {**values, **store_variables(options)}
 
 

@@ -54,6 +54,9 @@ class RunStore(Protocol):
     def read(self, key: str) -> bytes | None:
         """Return the content of a small object, or None."""
 
+    def size(self, key: str) -> int | None:
+        """Return the number of bytes of an object, or None."""
+
     def part(self, key: str, start: int, end: int | None) -> bytes | None:
         """Return the bytes from *start* up to *end*, or None if the object does not exist."""
 
@@ -150,6 +153,15 @@ class ObjectStore:
 
     def read(self, key: str) -> bytes | None:
         return self.part(key, 0, None)
+
+    def size(self, key: str) -> int | None:
+        import obstore
+
+        try:
+            with refused(f"look for {key}"):
+                return int(obstore.head(self.native, self._key(key))["size"])
+        except FileNotFoundError:
+            return None
 
     def part(self, key: str, start: int, end: int | None) -> bytes | None:
         import obstore

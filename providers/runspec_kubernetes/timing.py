@@ -24,6 +24,7 @@ class Timing:
 
     poll_s: float = 2.0  # between two reads of a log without new lines
     fresh_s: float = 1.0  # how long a list of pods is used again
+    stored_s: float = 10.0  # how long a list of the logs in the store is used again
     answer_s: float = 60.0  # for the answer to a request
     gone_s: float = 300.0  # for an object to be deleted, with the pods of a Job
     first_pause_s: float = 0.25
