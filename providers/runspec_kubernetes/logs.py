@@ -19,7 +19,7 @@ from runspec_kubernetes import store as stores
 from runspec_kubernetes.attempts import Pod
 from runspec_kubernetes.errors import Refused
 from runspec_kubernetes.job import CONTAINER
-from runspec_kubernetes.pod_log import CHUNK_BYTES, Gap, PodLog, Position, parse, since_of
+from runspec_kubernetes.logs_answer import CHUNK_BYTES, Gap, PodLog, Position, parse, since_of
 from runspec_kubernetes.status import Runs
 
 COPY, TIMES = "txt", "times"  # endings of the copy of a log, and of the index of its times
