@@ -150,7 +150,7 @@ def test_gpus_are_chosen_by_the_labels_of_the_profile(
         (
             {
                 "sweep": {"n": "1..3"},
-                "metric": {"name": "m", "goal": "min", "pattern": "m=(.*)", "stop": {"above": 1}},
+                "metric": {"name": "m", "goal": "min", "pattern": "m=(.*)", "stop": {"below": 1}},
             },
             "tasks that end early",
         ),
