@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step
-from runspec_kubernetes import check, plan
+from runspec_jobs.provider.machines import Offer
+from runspec_kubernetes import check, offer, plan
 from runspec_kubernetes.options import KubernetesOptions
 
 
@@ -18,6 +19,9 @@ class KubernetesProvider:
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
         return check.problems(spec, facts)
+
+    def offer(self, spec: Spec, facts: Facts) -> Offer:
+        return offer.offer(spec, facts)
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, facts)
