@@ -35,15 +35,17 @@ AGAIN, LEFT, KILLED = 75, 143, 137  # exit codes after which another attempt may
 # leave it to the agent.
 START = (
     '[ -z "$RUNSPEC_FAILED" ] || export RUNSPEC_ATTEMPT=$((1 + RUNSPEC_FAILED + ${RUNSPEC_IGNORED:-0})); '
-    "unset RUNSPEC_FAILED RUNSPEC_IGNORED; "
     '[ -n "$RUNSPEC_INDEX" ] || unset RUNSPEC_INDEX; mkdir -p "$HOME" 2>/dev/null; '
 )
-# Without a store, the agent uses a folder of the pod.
+# Without a store, the agent uses a folder of the pod. It counts failures by files, of which those of the pods before
+# are made here.
 ALONE = (
-    f'mkdir -p "{HOME}/store/runs/$RUNSPEC_RUN" && '
-    f'cp {CONFIG_AT}/{store_layout.RECORD} "{HOME}/store/runs/$RUNSPEC_RUN/" || exit 2; '
+    f'at="{HOME}/store/runs/$RUNSPEC_RUN"; of="$at/failures/${{RUNSPEC_INDEX:-0}}-0"; mkdir -p "$of" && '
+    f'cp {CONFIG_AT}/{store_layout.RECORD} "$at/" || exit 2; '
+    'n=0; while [ $n -lt "${RUNSPEC_FAILED:-0}" ]; do n=$((n + 1)); : >"$of/$n-1"; done; '
 )
 RUN = (
+    "unset RUNSPEC_FAILED RUNSPEC_IGNORED; "
     "for p in python3 python; do command -v $p >/dev/null 2>&1 && "
     f"exec $p -IS {AGENT_AT}/{store_layout.AGENT} %s; done; "
     "echo 'runspec: this image has no python3' >&2; exit 127"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step
 from runspec_jobs.provider.machines import Offer
+from runspec_jobs.provider.types import Emulation
 from runspec_kubernetes import check, offer, plan
 from runspec_kubernetes.options import KubernetesOptions
 
@@ -49,6 +52,13 @@ class KubernetesProvider:
         from runspec_kubernetes import doctor
 
         return doctor.doctor_policy(options)
+
+    def rehearse(
+        self, options: Mapping[str, Any], folder: Path, engine: str | None
+    ) -> AbstractContextManager[Emulation]:
+        from runspec_kubernetes.emulator import stage
+
+        return stage(options, folder, engine)
 
     def connect(self, facts: Facts) -> Client:
         from runspec_kubernetes.client import connect

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -33,7 +34,8 @@ class Session:
         settings = Configuration()
         chosen = self.options.kubeconfig
         with translated("read the kubeconfig"):
-            path = str(Path(chosen).expanduser()) if chosen else None
+            # The library reads KUBECONFIG only when it is imported.
+            path = str(Path(chosen).expanduser()) if chosen else os.environ.get("KUBECONFIG")
             try:
                 load: Any = config.load_kube_config
                 load(path, self.options.context, settings)

@@ -36,6 +36,7 @@ from runspec_kubernetes.options import KubernetesOptions
 PART_BYTES = 8 << 20
 PARTS = 10_000  # https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
 AT_ONCE = 8
+TIMEOUT_S = 600.0  # of one request, which may carry a large file
 KEY_BYTES = 1024  # https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-keys.html
 SECRETS = re.compile(r"(?i)(sig|x-amz-[a-z-]*|signature)=[^&\s]+")
 LOGIN = "check store_keys in the profile, or the login of this machine for the store"
@@ -100,7 +101,7 @@ class ObjectStore:
         end = self.endpoint
         config: dict[str, Any] = {"endpoint": end} if end else {}
         plain = urlsplit(end or "").scheme == "http"
-        client: Any = {"allow_http": plain, "timeout": timedelta(minutes=10)}
+        client: Any = {"allow_http": plain, "timeout": timedelta(seconds=TIMEOUT_S)}
         with refused("open the store"):
             if self.kind == "s3":
                 login = self._s3_login()

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar
 
 import pytest
 
@@ -30,14 +28,11 @@ from runspec_jobs.provider import Client, Facts, Response, Spec
 from runspec_jobs.testing import EXAMPLES, Strike, World
 from runspec_jobs.testing.world import SECRET
 from runspec_local.client import LocalClient
+from tests.contract.kubernetes import kubernetes
+from tests.contract.service_faults import OURS, STRIKES, changing, silent
 from tests.contract.slurm import parallelcluster, slurm
-from tests.faults import chosen
 from tests.support.requirements import need
 
-OURS = "/.runspec/"
-# Each meets every request. The first two leave it carried out, and not; the others are tried where five faults are.
-KINDS = ("error-after", "reset-before", "reset-after", "truncated")
-STRIKES = KINDS[: 2 if chosen.MOST < 5 else None]
 Harness = Callable[[Path, pytest.MonkeyPatch], World]
 
 
@@ -130,33 +125,6 @@ class AwsWorld(World):
         """Give a job with two compute environments, a placement group and a launch template."""
         cluster = {"capacity": "spot-then-on-demand", "placement": "close", "disk": "40GiB"}
         return self.spec(**EXAMPLES["mounts"], cluster=cluster)
-
-
-class Controlled(Protocol):
-    """A stand-in that takes faults."""
-
-    def control(self, method: str, place: str, given: Any = None) -> Any: ...
-
-
-READS = re.compile(r"(.*_)?(Describe|Get|List|Head|Exists)[A-Za-z]*")
-
-
-def changing(stand: Controlled) -> list[str]:
-    """Give the operations so far that are not known to read, by the names of the service."""
-    found = (str(call["operation"]) for call in stand.control("GET", "calls"))
-    return [name for name in found if not READS.fullmatch(name)]
-
-
-@contextlib.contextmanager
-def silent(stand: Callable[[], Controlled | None]) -> Iterator[None]:
-    """Have the stand-in that is up by then close every connection."""
-    up = stand()
-    assert up is not None
-    up.control("PUT", "faults", [{"kind": "reset-before", "times": 1_000_000}])
-    try:
-        yield
-    finally:
-        up.control("DELETE", "faults")
 
 
 def struck(kind: str, send: Callable[[], Response]) -> Response:
@@ -370,6 +338,7 @@ HARNESSES: dict[str, Harness] = {
     "aws-batch": aws_batch,
     "azure-batch": azure_batch,
     "azure-batch-ai": azure_batch_ai,
+    "kubernetes": kubernetes,
     "local": local,
     "parallelcluster": parallelcluster,
     "slurm": slurm,

@@ -14,6 +14,7 @@ from tests.faults.azure import azure
 from tests.faults.batchai import batchai
 from tests.faults.cells import AT_ONCE
 from tests.faults.cloud import AT_ONCE as AT_ONCE_ON_CLOUDS, New
+from tests.faults.kubernetes import kubernetes
 from tests.faults.world import Driver
 from tests.support.requirements import need
 
@@ -44,6 +45,12 @@ def azure_pool() -> Iterator[list[Driver]]:
         yield found
 
 
+@pytest.fixture(scope="session")
+def kubernetes_pool() -> Iterator[list[Driver]]:
+    with drivers(AT_ONCE_ON_CLOUDS, "kubernetes") as found:
+        yield found
+
+
 @pytest.fixture
 def driver(pool: list[Driver]) -> Driver:
     return pool[0]
@@ -55,6 +62,14 @@ def region(tmp_path_factory: pytest.TempPathFactory) -> Iterator[New]:
     found = Objects(tmp_path_factory.mktemp("objects"))
     found.make_bucket(BUCKET, REGION)
     yield aws(found)
+    found.close()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[New]:
+    """What makes a cluster of Kubernetes for each world."""
+    found = Objects(tmp_path_factory.mktemp("s3"))
+    yield kubernetes(found)
     found.close()
 
 

@@ -37,6 +37,7 @@ FIXED = {
     "runspec_batchai/status.py:QUEUED_S",
     "runspec_azure/resources/price_list.py:ANSWER_S",
     "runspec_imports/kube_pods.py:GRACE_S",
+    "runspec_kubernetes/store.py:TIMEOUT_S",
     "runspec_kubernetes/store_layout.py:STOP_S",
     "runspec_images/image_build.py:ANSWER_S",
     "runspec_images/image_registry.py:ANSWER_S",

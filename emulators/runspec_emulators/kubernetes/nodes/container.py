@@ -91,7 +91,7 @@ class Container:
         stdout: int = subprocess.PIPE,
     ) -> tuple[subprocess.Popen[bytes], str]:
         """Start a command in the container; return its process, and why it failed to start, if it did."""
-        env = {**self.environment(), "HOME": str(self._home())}
+        env = {"HOME": str(self._home()), **self.environment()}
         if self.settings.engine == "podman":
             line, env = (
                 self._podman(argv, stdin),

@@ -1,0 +1,69 @@
+"""Start the emulators for `runspec rehearse`: a cluster and a store on this machine, and a profile for them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from runspec_jobs.provider.types import Emulation
+
+BUCKET, REGION = "rehearsal", "us-east-1"
+ACCESS_KEY, SECRET_KEY = "RUNSPEC_REHEARSAL_ACCESS_KEY", "RUNSPEC_REHEARSAL_SECRET_KEY"
+# Settings of real clusters and stores, which are ignored.
+OWN = (
+    "kubeconfig context store store_url store_keys region service_account pull_secrets annotations "
+    "registry registry_user registry_password"
+).split()
+BELOW = ", and absolute paths of the spec lie below the job's folder"
+
+
+@contextlib.contextmanager
+def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Emulation]:
+    """Start the emulator of Kubernetes, and moto's S3 as the store; yield how to reach them."""
+    import moto  # noqa: F401 - fail now if moto is missing, and not in the server
+
+    from runspec_emulators.aws.region import KEYS, Objects
+    from runspec_emulators.frame.containers import confinement_notes
+    from runspec_emulators.kubernetes.emulator import Kubernetes
+
+    settings = {key: value for key, value in options.items() if key not in OWN}
+    confined, notes = (True, []) if engine == "podman" else confinement_notes(folder, BELOW)
+    with contextlib.ExitStack() as stack:
+        objects = Objects(folder / "objects")
+        stack.callback(objects.close)
+        objects.make_bucket(BUCKET, REGION)
+        near = stack.enter_context(
+            Kubernetes(folder / "cluster", engine=engine or "process", own_root=confined)
+        )
+        settings |= reach(objects.url)
+        env = {
+            **near.env,
+            ACCESS_KEY: KEYS["AWS_ACCESS_KEY_ID"],
+            SECRET_KEY: KEYS["AWS_SECRET_ACCESS_KEY"],
+            **_secrets(settings),
+        }
+        yield Emulation(env, settings, tuple(notes))
+
+
+def reach(url: str) -> dict[str, Any]:
+    """Return the options for a store at *url*."""
+    return {
+        "store": f"s3://{BUCKET}/runspec",
+        "region": REGION,
+        "store_url": url,
+        "store_keys": {
+            "AWS_ACCESS_KEY_ID": f"env:{ACCESS_KEY}",
+            "AWS_SECRET_ACCESS_KEY": f"env:{SECRET_KEY}",
+        },
+    }
+
+
+def _secrets(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return a made-up value for every secret of the profile; the real ones are not read."""
+    return {
+        where.removeprefix("env:"): f"rehearsed secret '{name}'"
+        for name, where in dict(options.get("secrets", {})).items()
+        if where.startswith("env:")
+    }

@@ -1,0 +1,136 @@
+"""Jobs on a rehearsed cluster of Kubernetes, by the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runspec_emulators.aws.region import Objects
+from runspec_emulators.kubernetes.emulator import Kubernetes
+from runspec_jobs.cli.app import run
+from tests.support.azure.emulated_account import wait
+from tests.support.kubernetes.emulated_cluster import (
+    Capture,
+    objects as objects,  # a fixture
+    pods,
+    prepared,
+    said,
+    write,
+)
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def cluster(
+    objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Kubernetes]:
+    yield from prepared(tmp_path, monkeypatch, objects)
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubernetes]:
+    """A cluster without a store."""
+    yield from prepared(tmp_path, monkeypatch)
+
+
+def test_a_job_without_a_store_runs_and_is_proven(bare: Kubernetes, capsys: Capture) -> None:
+    write("echo \"hello $HOME\"; echo '$(HOME) $$'; id -u")
+
+    found = said(capsys, "apply", "job.yaml")
+
+    assert found["state"] == "succeeded"
+    run(["logs", found["run"]])
+    assert capsys.readouterr().out.splitlines()[:2] == ["hello /runspec/home", "$(HOME) $$"]
+
+
+def test_exit_codes_and_attempts_are_told(bare: Kubernetes, capsys: Capture) -> None:
+    write('echo "try $RUNSPEC_ATTEMPT"; exit 3', retry={"attempts": 2})
+
+    found = said(capsys, "apply", "job.yaml")
+
+    status = said(capsys, "status", found["run"])
+    assert (status["state"], status["exit_code"]) == ("failed", 3)
+    (node,) = status["nodes"]
+    assert [a["exit_code"] for a in node["attempts"]] == [3, 3]
+    run(["logs", found["run"]])
+    assert capsys.readouterr().out == "try 1\ntry 2\n"
+
+
+def test_mounts_and_outputs_go_through_the_store(cluster: Kubernetes, capsys: Capture) -> None:
+    Path("code").mkdir()
+    Path("code/one").write_text("1\n")
+    write(
+        'cat "${mounts.code}/one"; cp "${mounts.code}/one" "${outputs.made}/two"',
+        mounts=[{"name": "code", "source": "./code", "target": "/job/code"}],
+        outputs=[{"name": "made", "path": "/job/made"}],
+    )
+
+    found = said(capsys, "apply", "job.yaml")
+
+    assert found["state"] == "succeeded", said(capsys, "status", found["run"])
+    assert run(["fetch", found["run"]]) == 0
+    assert [p.read_text() for p in Path().rglob("two")] == ["1\n"]
+
+
+def test_tasks_of_a_sweep_are_indexes(cluster: Kubernetes, capsys: Capture) -> None:
+    write('echo "lr ${sweep.lr}"; test "${sweep.lr}" != 2', sweep={"lr": [1, 2, 3]})
+
+    found = said(capsys, "apply", "job.yaml")
+
+    status = said(capsys, "status", found["run"])
+    assert status["state"] == "failed"
+    assert [n["state"] for n in status["nodes"]] == ["succeeded", "failed", "succeeded"]
+
+
+def test_nodes_of_a_gang_meet(cluster: Kubernetes, capsys: Capture) -> None:
+    write(
+        'echo "$RUNSPEC_RANK of $RUNSPEC_NODES"; cat "$RUNSPEC_HOSTFILE" | wc -l',
+        cluster={"nodes": 2},
+    )
+
+    found = said(capsys, "apply", "job.yaml")
+
+    assert found["state"] == "succeeded", said(capsys, "status", found["run"])
+
+
+def test_a_cancelled_run_ends_and_is_destroyed(cluster: Kubernetes, capsys: Capture) -> None:
+    write("echo begun; exec sleep 60")
+    found = said(capsys, "apply", "job.yaml", "--detach")["run"]
+    wait(lambda: [p for p in pods(cluster) if p["status"].get("phase") == "Running"], "a pod runs")
+
+    assert run(["cancel", found]) == 0
+
+    (row,) = said(capsys, "list")["runs"]
+    assert row["state"] == "cancelled"
+    assert run(["destroy", found]) == 0
+    assert pods(cluster) == []
+
+
+def test_a_pod_that_is_evicted_is_no_failure(cluster: Kubernetes, capsys: Capture) -> None:
+    write('echo "try $RUNSPEC_ATTEMPT"; test "$RUNSPEC_ATTEMPT" = 2 || exec sleep 60')
+    found = said(capsys, "apply", "job.yaml", "--detach")["run"]
+    (pod,) = wait(
+        lambda: [p for p in pods(cluster) if p["status"].get("phase") == "Running"], "a pod runs"
+    )
+    cluster.control("POST", "evict", {"pod": pod["metadata"]["name"]})
+
+    code = run(["logs", found, "--follow"])
+
+    status: Any = said(capsys, "status", found)
+    assert (code, status["state"]) == (0, "succeeded")
+    (node,) = status["nodes"]
+    assert [a["reclaimed"] for a in node["attempts"]] == [True, False]
+
+
+def test_a_pod_that_no_node_takes_says_why(bare: Kubernetes, capsys: Capture) -> None:
+    write("true", cluster={"gpus": 8})
+    found = said(capsys, "apply", "job.yaml", "--detach")["run"]
+
+    reason = wait(lambda: said(capsys, "status", found)["reason"], "there is a reason")
+
+    assert "Insufficient nvidia.com/gpu" in reason
+    assert run(["destroy", found]) == 0
