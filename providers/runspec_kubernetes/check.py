@@ -19,7 +19,7 @@ from runspec_jobs.provider.spec_checks import (
     secret_problems,
 )
 from runspec_kubernetes import store_layout
-from runspec_kubernetes.decision import OF_IMAGES, decide, folder_of, gpu_labels
+from runspec_kubernetes.decision import OF_IMAGES, decide, folder_of, gpu_labels, replaces
 from runspec_kubernetes.job import AGENT_AT, CONFIG_AT, HOME, SHARED, store_variables
 from runspec_kubernetes.options import AZURE_KEY, S3_KEYS, KubernetesOptions
 
@@ -42,7 +42,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     options: KubernetesOptions = facts.options
     yield from _size(spec)
     yield from _container(spec)
-    yield from _machines(spec, options)
+    yield from _machines(spec)
     yield from _retry(spec)
     yield from note_copies(spec, "pods mount no objects of a store")
     yield from _environment(spec, options)
@@ -50,6 +50,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from foreign_problems(spec, _identity(options), ", or set service_account in the profile")
     if facts.complete:
         yield from _profile(options)
+        yield from _nodes(spec, options)
         yield from _shared(spec, options)
         yield from _store(spec, facts)
         yield from secret_problems(spec, options, "kubernetes", "env:{}", _secret)
@@ -80,8 +81,15 @@ def _size(spec: Spec) -> Iterator[Problem]:
 
 
 def _container(spec: Spec) -> Iterator[Problem]:
-    if spec.container.image:
-        yield from check_pulled(spec.container.image)
+    at = ("container", "image")
+    if replaces(spec):
+        what = "the image is on this machine only: the job installs its requirements when it starts"
+        yield Problem(at, what, severity="note")
+    elif (image := spec.container.image) and image.startswith("localhost/"):
+        what = "no registry has the image: the nodes must have it, as `kind load` puts it there"
+        yield Problem(at, what, severity="note")
+    elif image:
+        yield from check_pulled(image)
     yield from check_build(spec)
     yield from check_entrypoint(spec, "the agent takes the place of the ENTRYPOINT in a pod")
     for name in spec.ulimits.given:
@@ -90,18 +98,30 @@ def _container(spec: Spec) -> Iterator[Problem]:
         yield Problem(("ulimits", name), what, hint, at="key")
 
 
-def _machines(spec: Spec, options: KubernetesOptions) -> Iterator[Problem]:
+def _machines(spec: Spec) -> Iterator[Problem]:
     cluster = spec.cluster
-    if cluster.capacity is not Capacity.ON_DEMAND and options.cloud is None:
-        what = "the label of spot nodes depends on what runs the cluster"
-        hint = "add providers: {kubernetes: {cloud: gke}} (or eks, aks, karpenter)"
-        yield Problem(("cluster", "capacity"), what, hint)
     if cluster.gpu_memory:
         what = "kubernetes does not know how much memory the GPUs of its nodes have"
         hint = (
             "write gpu_type: A100-80GB, with the labels of its nodes under gpu_types in the profile"
         )
         yield Problem(("cluster", "gpu_memory"), what, hint, at="key")
+    if cluster.placement is not None:
+        what = "kubernetes cannot place the nodes of a job close to each other"
+        hint = "remove it, or name nodes of one rack by providers: {kubernetes: {node_selector: {...}}}"
+        yield Problem(("cluster", "placement"), what, hint, at="key")
+    yield from check_disk_tier(
+        spec, (), "the disks of nodes are as the cluster has them", "remove tier"
+    )
+
+
+def _nodes(spec: Spec, options: KubernetesOptions) -> Iterator[Problem]:
+    """Yield a problem for nodes whose labels the profile does not have."""
+    cluster = spec.cluster
+    if cluster.capacity is not Capacity.ON_DEMAND and options.cloud is None:
+        what = "the label of spot nodes depends on what runs the cluster"
+        hint = "add providers: {kubernetes: {cloud: gke}} (or eks, aks, karpenter)"
+        yield Problem(("cluster", "capacity"), what, hint)
     if (kind := cluster.gpu_type) and not gpu_labels(spec, options):
         example = "{cloud.google.com/gke-accelerator: nvidia-tesla-a100}"
         entry = f"kubernetes: {{gpu_types: {{{kind}: {example}}}}}"
@@ -112,13 +132,6 @@ def _machines(spec: Spec, options: KubernetesOptions) -> Iterator[Problem]:
             f"the labels of '{cluster.gpu_model}' in the profile do not say how much memory it has"
         )
         yield Problem(("cluster", "gpu_type"), what, severity="note")
-    if cluster.placement is not None:
-        what = "kubernetes cannot place the nodes of a job close to each other"
-        hint = "remove it, or name nodes of one rack by providers: {kubernetes: {node_selector: {...}}}"
-        yield Problem(("cluster", "placement"), what, hint, at="key")
-    yield from check_disk_tier(
-        spec, (), "the disks of nodes are as the cluster has them", "remove tier"
-    )
 
 
 def _retry(spec: Spec) -> Iterator[Problem]:

@@ -103,7 +103,7 @@ def decide(spec: Spec, facts: Facts) -> Decision:
         program_attempts=spec.retry.attempts,
         lost=spec.retry.action_of("lost"),
         max_failed=most_failed,
-        image=spec.container.image or options.image,
+        image=_image(spec, options),
         requests=_requests(spec),
         limits=_limits(spec, options),
         shm_bytes=spec.container.shm,
@@ -118,6 +118,18 @@ def decide(spec: Spec, facts: Facts) -> Decision:
         shared=dict(sorted(shared.items())),
         folders=_folders(spec, facts),
     )
+
+
+def _image(spec: Spec, options: KubernetesOptions) -> str:
+    """Return the image; one of this machine alone gives way to the packages that the spec installs without it."""
+    image = spec.container.image
+    return options.image if image is None or replaces(spec) else image
+
+
+def replaces(spec: Spec) -> bool:
+    """Return whether another image takes the place of the job's, which no registry has."""
+    local = (spec.container.image or "").startswith("localhost/")
+    return local and spec.container.requirements is not None
 
 
 def _folders(spec: Spec, facts: Facts) -> tuple[str, ...]:

@@ -35,8 +35,8 @@ def collection(namespace: str, kind: str) -> str:
 
 
 def labels(options: KubernetesOptions, run: str | None = None) -> dict[str, str]:
-    """Return the labels of an object; of one that belongs to *run*, also its name."""
-    return {**options.labels, **MANAGED, **({RUN_LABEL: run} if run else {})}
+    """Return the labels of an object of *run*, or of one of all runs, which must not depend on the profile of one."""
+    return {**options.labels, **MANAGED, RUN_LABEL: run} if run else dict(MANAGED)
 
 
 def create(

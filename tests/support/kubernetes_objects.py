@@ -14,6 +14,8 @@ from typing import Any
 
 from runspec_emulators.frame.errors import ServiceError
 from runspec_emulators.kubernetes.api import admission, defaults, job_rules, names, schema
+from runspec_jobs.provider import Step
+from runspec_jobs.provider.payload import pack_agent
 
 Object = Mapping[str, Any]
 # https://kubernetes.io/docs/concepts/configuration/configmap/#motivation
@@ -22,6 +24,22 @@ MOST_DATA = 1 << 20
 MOST_BYTES = 1_500_000
 LARGEST = 2**31 - 1
 VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _fill(value: Any) -> Any:
+    """Return *value* with some text for what is filled in when a request is sent."""
+    if isinstance(value, dict):
+        if value.keys() == {"$inside"}:
+            return base64.b64encode(pack_agent()).decode()
+        if len(value) == 1 and next(iter(value)).startswith("$"):
+            return "secret"
+        return {key: _fill(inner) for key, inner in value.items()}
+    return [_fill(inner) for inner in value] if isinstance(value, list) else value
+
+
+def list_objects(steps: Iterable[Step]) -> list[dict[str, Any]]:
+    """Return the objects that *steps* make."""
+    return [_fill(s.do.params["body"]) for s in steps if s.do.operation == "create"]
 
 
 def list_faults(body: Object) -> list[str]:

@@ -110,3 +110,24 @@ def test_a_sweep_ends_after_as_many_failed_tasks_as_it_may_have(
     found = job_of(sweep={"n": "1..3"}, max_failed=most).get("maxFailedIndexes")
 
     assert found == expected
+
+
+def test_objects_of_a_run_alone_have_the_labels_of_the_profile() -> None:
+    """All runs of a namespace share the agent, whatever their profiles say."""
+    steps = steps_of(make_spec(), {**STORE, "labels": {"team": "digits"}})
+
+    found = {
+        name: steps[name].do.params["body"]["metadata"]["labels"].get("team")
+        for name in ("agent", "job")
+    }
+    assert found == {"agent": None, "job": "digits"}
+
+
+def test_an_image_of_this_machine_gives_way_to_packages() -> None:
+    image = {"image": "localhost/mine:1"}
+
+    found = [
+        container_of(container=container)["image"]
+        for container in (image, {**image, "requirements": ["numpy"]})
+    ]
+    assert found == ["localhost/mine:1", "docker.io/library/python:3.11-slim"]

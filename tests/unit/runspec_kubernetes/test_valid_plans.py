@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings, strategies as st
 
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Facts, Source, Spec, Step
-from runspec_jobs.provider.payload import pack_agent
+from runspec_jobs.provider import Facts, Source, Spec
 from runspec_jobs.testing.strategies import specs
 from runspec_kubernetes.options import KubernetesOptions
 from runspec_kubernetes.provider import PROVIDER
-from tests.support.kubernetes_objects import list_faults, list_unrestricted
+from tests.support.kubernetes_objects import list_faults, list_objects, list_unrestricted
 from tests.unit.runspec_kubernetes.plans import make_spec
 
 KEYS = {"AWS_ACCESS_KEY_ID": "env:ID", "AWS_SECRET_ACCESS_KEY": "env:KEY"}
@@ -74,25 +72,9 @@ def refused(spec: Spec, facts: Facts) -> bool:
     return any(problem.severity == "error" for problem in PROVIDER.check(spec, facts))
 
 
-def made(value: Any) -> Any:
-    """Return *value* with some text for what is filled in when a request is sent."""
-    if isinstance(value, dict):
-        if value.keys() == {"$inside"}:
-            return base64.b64encode(pack_agent()).decode()
-        if len(value) == 1 and next(iter(value)).startswith("$"):
-            return "secret"
-        return {key: made(inner) for key, inner in value.items()}
-    return [made(inner) for inner in value] if isinstance(value, list) else value
-
-
-def bodies(steps: tuple[Step, ...]) -> list[dict[str, Any]]:
-    """Return the objects that *steps* make."""
-    return [made(s.do.params["body"]) for s in steps if s.do.operation == "create"]
-
-
 def assert_valid(spec: Spec, facts: Facts) -> None:
     steps = model.make_plan(PROVIDER, spec, "abc234", facts).steps
-    for body in bodies(steps):
+    for body in list_objects(steps):
         assert list_faults(body) == []
         if body["kind"] == "Job" and facts.options.security == "restricted":
             assert list_unrestricted(body["spec"]["template"]["spec"]) == []
@@ -176,6 +158,6 @@ def test_objects_with_much_in_them_are_valid(
 def test_what_the_server_would_refuse_is_found(change: dict[str, Any], said: str) -> None:
     spec = make_spec()
     steps = PROVIDER.plan(spec, "job-abc234", facts_of(spec, {}, is_file=False))
-    body = next(body for body in bodies(tuple(steps)) if body["kind"] == "Job")
+    body = next(body for body in list_objects(steps) if body["kind"] == "Job")
 
     assert any(said in fault for fault in list_faults({**body, **change}))

@@ -24,9 +24,11 @@ from runspec_jobs.load.profile import Profile
 from runspec_jobs.plan import model as plan
 from runspec_jobs.provider import Facts, Mount, Request, Source, Spec, requests_of
 from runspec_jobs.provider.payload import pack_agent, strip_boot
+from tests.support import kubernetes_objects
 from tests.support.azure import arm_bodies, batch_bodies
+from tests.support.kubernetes_objects import list_objects
 from tests.support.root import ROOT
-from tests.unit.specs import batch_ai, parallel_clusters, slurm_clusters
+from tests.unit.specs import batch_ai, kubernetes_clusters, parallel_clusters, slurm_clusters
 
 SPECS = sorted((ROOT / "specs").glob("*.yaml"))
 GOLDEN = ROOT / "tests" / "golden"
@@ -199,7 +201,20 @@ ON_PARALLELCLUSTER += [
     (ROOT / "specs" / f"{row[0]}.yaml", "parallelcluster", name)
     for name, row in parallel_clusters.ACCOUNTS.items()
 ]
-CASES = [*LOCAL, *CLOUD, *ON_AZURE, *BATCH_AI, *ON_SLURM, *ON_PARALLELCLUSTER]
+ON_KUBERNETES = [(path, "kubernetes", "eks") for path in examples("kubernetes", "eks")]
+ON_KUBERNETES += [
+    (ROOT / "specs" / f"{row[0]}.yaml", "kubernetes", name)
+    for name, row in kubernetes_clusters.ACCOUNTS.items()
+]
+CASES = [
+    *LOCAL,
+    *CLOUD,
+    *ON_AZURE,
+    *BATCH_AI,
+    *ON_SLURM,
+    *ON_PARALLELCLUSTER,
+    *ON_KUBERNETES,
+]
 RIGHTS = [("aws-batch", "batch"), ("azure-batch", "batch"), ("azure-batch", "identity")]
 ROLE = "arn:aws:iam::123456789012:role/job"
 AWS = {
@@ -229,6 +244,7 @@ CLOUDS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "azure-batch": (AZURE, "env:{}", AZURE_ACCOUNTS),
     "slurm": ({}, "env:{}", slurm_clusters.ACCOUNTS),
     "parallelcluster": (parallel_clusters.PROFILE, "env:{}", parallel_clusters.ACCOUNTS),
+    "kubernetes": (kubernetes_clusters.PROFILE, "env:{}", kubernetes_clusters.ACCOUNTS),
 }
 
 
@@ -347,6 +363,20 @@ def test_azures_own_models_and_description_find_nothing_wrong_with_a_request(
     managed = [s.do.params["body"] for s in made.steps if s.do.service == "arm"]
     assert [arm_bodies.by_the_sdk(one) for one in managed] == [[]] * len(managed)
     assert [arm_bodies.by_the_description(one) for one in managed] == [[]] * len(managed)
+
+
+@pytest.mark.parametrize(
+    "path,provider,engine", ON_KUBERNETES, ids=[f"{p.stem}-{e}" for p, _, e in ON_KUBERNETES]
+)
+def test_the_api_server_of_kubernetes_would_take_each_object(
+    path: Path, provider: str, engine: str
+) -> None:
+    made = planned(path, provider, engine)
+
+    objects = list_objects(made.steps)
+    assert {body["kind"]: kubernetes_objects.list_faults(body) for body in objects} == {
+        body["kind"]: [] for body in objects
+    }
 
 
 @pytest.mark.parametrize(
