@@ -45,12 +45,14 @@ def _node(server: Server, given: Any) -> str:
 def reclaim(server: Server, given: Any) -> Any:
     """Shut a node down, as a cloud does that takes a spot machine away: `node`, or the node of a `pod`.
 
-    Another comes in its place after `comes_back_s`, if that is given. `notice_s` is a time before.
+    The node is deleted, and with it what is known of its pods, `gone_s` (0.5) after these have ended. Another comes
+    in its place after `comes_back_s`, if that is given. `notice_s` is a time before.
     """
     cluster = server.world
     with cluster.lock:
         node = _node(server, given)
-        end = partial(cluster.nodes.shut_down, node, given.get("comes_back_s"))
+        times = (given.get("gone_s", 0.5), given.get("comes_back_s"))
+        end = partial(cluster.nodes.shut_down, node, *times)
         if given.get("notice_s"):
             cluster.timers.after(given["notice_s"], end)
         else:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.emulators.kubernetes.bench import Bench
-from tests.emulators.kubernetes.stand import Stand
+
+if TYPE_CHECKING:  # the official client takes a second to import
+    from tests.emulators.kubernetes.stand import Stand
 
 
 @pytest.fixture
@@ -21,6 +23,8 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Callable[..., Stand]]:
+    from tests.emulators.kubernetes.stand import Stand
+
     made: list[Stand] = []
 
     def start(**settings: Any) -> Stand:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
 from pathlib import Path
 from typing import Any
 
-from kubernetes import client, config
+from kubernetes import client, config, watch
 
 from runspec_emulators.kubernetes import Kubernetes
 from tests.support.wait import until as until
@@ -80,3 +82,11 @@ class Stand:
         for api in self._clients:
             api.rest_client.pool_manager.clear()
         self.server.close()
+        with warnings.catch_warnings():  # the client leaves websockets and broken connections open
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
+
+
+def new_watch() -> Any:
+    untyped: Any = watch
+    return untyped.Watch()

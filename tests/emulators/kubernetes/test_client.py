@@ -82,7 +82,6 @@ def test_a_command_runs_in_a_pod(stand: Stand) -> None:
     )
     link.write_stdin("word\n")
     link.run_forever(timeout=30)
-    link.sock.sock.close()  # after the server's close, the client leaves its socket open
 
     assert (link.read_stdout(), link.read_stderr(), link.returncode) == ("1 word\n", "bad\n", 4)
 

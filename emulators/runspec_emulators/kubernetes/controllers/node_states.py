@@ -157,8 +157,8 @@ class Controller:
             self._lost.pop(name, None)
             deletion.delete(self._world, NODES, node)
 
-    def shut_down(self, name: str, comes_back_s: float | None = None) -> None:
-        """End the pods of a node, which then goes; another comes in its place after *comes_back_s*."""
+    def shut_down(self, name: str, gone_s: float, comes_back_s: float | None = None) -> None:
+        """End the pods of a node, which goes *gone_s* later; another comes in its place after *comes_back_s*."""
 
         def mark(node: Object) -> None:
             _set_ready(node["status"], "False", "KubeletNotReady", "node is shutting down")
@@ -168,12 +168,15 @@ class Controller:
         for pod in self._pods(name):
             if not has_ended(pod):
                 self._kubelets.shut_down(pod, self._world.settings.shutdown_s)
-        self._world.timers.after(0.01, partial(self._leave, name, comes_back_s))
+        self._leave(name, gone_s, comes_back_s)
 
-    def _leave(self, name: str, comes_back_s: float | None) -> None:
+    def _leave(self, name: str, gone_s: float, comes_back_s: float | None) -> None:
         if any(not has_ended(p) for p in self._pods(name)):
-            self._world.timers.after(0.02, partial(self._leave, name, comes_back_s))
-            return
+            self._world.timers.after(0.02, partial(self._leave, name, gone_s, comes_back_s))
+        else:
+            self._world.timers.after(gone_s, partial(self._go, name, comes_back_s))
+
+    def _go(self, name: str, comes_back_s: float | None) -> None:
         self.remove(name)
         if comes_back_s is not None:
             self._world.timers.after(comes_back_s, partial(self._come, name))

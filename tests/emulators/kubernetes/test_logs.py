@@ -1,0 +1,80 @@
+"""Logs of pods: with times, from a time, the last lines, and as they come."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from kubernetes.client import ApiException
+
+from runspec_emulators.kubernetes.nodes.logs import Log, Wanted, stamp
+from tests.emulators.kubernetes.stand import Stand, until
+
+
+def filled(folder: Path, lines: int) -> Log:
+    log = Log(folder / "log")
+    text = b"".join(stamp(n * 10**9) + b" line %d\n" % n for n in range(lines))
+    log.file.write_bytes(text)
+    log.end()
+    return log
+
+
+def test_a_log_is_read_from_a_time(tmp_path: Path) -> None:
+    log = filled(tmp_path, 10)
+
+    assert b"".join(log.read(Wanted(since=b"1970-01-01T00:00:08"))) == b"line 8\nline 9\n"
+
+
+@pytest.mark.parametrize(("tail", "first"), [(0, None), (1, 99_999), (5, 99_995), (200_000, 0)])
+def test_a_log_is_read_from_its_end(tmp_path: Path, tail: int, first: int | None) -> None:
+    log = filled(tmp_path, 100_000)
+
+    lines = b"".join(log.read(Wanted(tail=tail))).splitlines()
+
+    assert lines[:1] == ([] if first is None else [b"line %d" % first])
+    assert len(lines) == min(tail, 100_000)
+
+
+def test_a_log_is_cut_at_a_limit(tmp_path: Path) -> None:
+    assert b"".join(filled(tmp_path, 10).read(Wanted(limit=10))) == b"line 0\nlin"
+
+
+@pytest.mark.process
+def test_each_line_has_its_time(stand: Stand) -> None:
+    stand.run("echo one; echo two >&2; printf three")
+    stand.ended()
+
+    lines = stand.log(timestamps=True).splitlines()
+
+    form = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z "
+    assert [re.sub(form, "", line, count=1) for line in lines] == ["one", "two", "three"]
+    assert lines == sorted(lines)
+
+
+@pytest.mark.process
+def test_a_pod_that_has_not_begun_has_no_log(stand: Stand) -> None:
+    stand.run("true", container={"image": "missing"})
+    until(lambda: stand.pod()["status"].get("containerStatuses"))
+
+    with pytest.raises(ApiException) as refused:
+        stand.log()
+
+    assert refused.value.status == 400
+    assert 'container \\"job\\" in pod \\"p\\" is waiting to start' in str(refused.value.body)
+
+
+@pytest.mark.process
+def test_a_container_that_begins_again_has_a_previous_log(stand: Stand) -> None:
+    mount = {"name": "v", "mountPath": "/seen"}
+    script = "echo $(ls /seen | wc -l); if [ -e /seen/x ]; then exit 0; fi; touch /seen/x; exit 1"
+    stand.run(
+        script,
+        container={"volumeMounts": [mount]},
+        restartPolicy="OnFailure",
+        volumes=[{"name": "v"}],
+    )
+    stand.ended()
+
+    assert (stand.log(), stand.log(previous=True)) == ("1\n", "0\n")
+    assert stand.pod()["status"]["containerStatuses"][0]["restartCount"] == 1
