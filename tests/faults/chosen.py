@@ -30,8 +30,11 @@ SEND, SENT = "send ", "sent "  # a kill before a request, and after it
 # What waits asks again and again: the second time stands for all that come after it.
 POLLED = re.compile(r"\((\d{2,}|[3-9])\)$")
 READS = ("GET", "HEAD")
-# Requests that only look and are sent by POST: of Azure Batch, AWS Batch, and CloudWatch Logs, which has one path.
-ASKS = re.compile(r"listOutputFiles|^POST /(v1/(describe|list)\w+)?( \(\d+\))?$")
+# Requests that only look and are sent by POST: of Azure, AWS Batch, CloudWatch Logs, which has one path, and others
+# of AWS, which are named by what they ask.
+ASKS = re.compile(
+    r"listOutputFiles|/listKeys\b|^POST /(v1/(describe|list)\w+)?( \(\d+\))?$|^POST /\w+ (Describe|Get|List)"
+)
 
 Cell = TypeVar("Cell")
 
@@ -55,6 +58,8 @@ def changes(label: str) -> bool:
     (True, False, False)
     >>> changes("POST /v1/submitjob"), changes("sent POST /v1/describejobs (2)"), changes("POST / (2)")
     (True, False, False)
+    >>> changes("POST /iam CreateRole"), changes("sent POST /ec2 DescribeSubnets (2)")
+    (True, False)
     """
     what, _, rest = label.partition(" ")
     request = rest if what in ("send", "sent") else label

@@ -1,112 +1,103 @@
-"""A setup makes each thing once, and its undoing leaves nothing, wherever they are killed."""
+"""A setup makes each thing once, and its undoing leaves nothing, wherever they are killed or an answer is lost."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 
 import pytest
 
-from runspec_emulators.aws.region import Objects
-from tests.faults import chosen
-from tests.faults.world import KILLED, MEMORY, Driver, Ended, World
-from tests.support.aws.empty_account import empty_account, environment, list_things, reset
-from tests.support.profiles import own_profile
+from runspec_emulators.azure_services.blob import Blobs
+from tests.faults import chosen, setups
+from tests.faults.cells import spread
+from tests.faults.conftest import drivers
+from tests.faults.setups import AwsSetup, AzureSetup, New, new_setup
+from tests.faults.world import Driver
+from tests.support.aws.empty_account import empty_account
+from tests.support.fault_proxy import FAULTS
 
-pytestmark = pytest.mark.slow
+# All kills and faults of one test take up to an hour on AWS, whose account all cells share.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
-SETUP = ("setup", "aws-batch", "--yes")
-UNDO = ("setup", "aws-batch", "--undo", "--yes")
-WIRE = {"at": None, "fault": None}
+AT_ONCE = 3
 
 
 @pytest.fixture(scope="module")
-def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Objects]:
-    with empty_account(tmp_path_factory.mktemp("account")) as found:
-        yield found
+def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[New, list[Driver]]]:
+    with (
+        empty_account(tmp_path_factory.mktemp("account")) as account,
+        drivers(1, AwsSetup.sdk) as pool,
+    ):
+        yield partial(new_setup, partial(AwsSetup, account=account)), pool
 
 
-class SetupWorld(World):
-    """A world without a profile, whose login reaches an empty account."""
-
-    def reach(self, account: Objects) -> SetupWorld:
-        self.account = account
-        own_profile(self.folder / ".config").unlink()
-        reset(account)
-        return self
-
-    def environment(self) -> dict[str, str]:
-        return {**super().environment(), **environment(self.account)}
-
-    def set_up(self, *words: str, at: int | None = None) -> Ended:
-        return self.run(*words, sdk="aws", wire=WIRE, **({} if at is None else {"at": at}))
+@pytest.fixture(scope="module")
+def azure(blobs: Blobs) -> Iterator[tuple[New, list[Driver]]]:
+    with drivers(AT_ONCE, AzureSetup.sdk) as pool:
+        yield partial(new_setup, partial(AzureSetup, blobs=blobs)), pool
 
 
-@contextmanager
-def empty_world(driver: Driver, account: Objects) -> Iterator[SetupWorld]:
-    folder = Path(tempfile.mkdtemp(prefix="runspec-faults-", dir=MEMORY))
-    world = SetupWorld(driver, folder).reach(account)
-    try:
-        yield world
-    finally:
-        world.close()
-
-
-def list_places(ended: Ended) -> dict[int, str]:
-    """Return where a command can be killed; the many requests that only look stand for each other."""
-    assert ended.code == 0, ended.err
-    steps = [step for step in ended.steps if step["n"] is not None]
-    first = {step["label"]: step["n"] for step in reversed(steps)}
-    last = {step["label"]: step["n"] for step in steps}
-    kept = {*first.values(), *last.values()}
-    changing = [s["n"] for s in steps if "journal" in s["label"] or s["what"] in ("send", "sent")]
-    return {s["n"]: s["label"] for s in steps if s["n"] in kept | {*changing}}
+@pytest.fixture(scope="module", params=["aws", "azure"])
+def account(request: pytest.FixtureRequest) -> tuple[New, list[Driver]]:
+    found: tuple[New, list[Driver]] = request.getfixturevalue(request.param)
+    return found
 
 
 def test_a_killed_and_repeated_setup_makes_each_thing_once(
-    wide_pool: list[Driver], account: Objects
+    account: tuple[New, list[Driver]],
 ) -> None:
-    with empty_world(wide_pool[0], account) as world:
-        places = list_places(world.set_up(*SETUP))
-        made = list_things(account)
-        profile = (world.folder / "runspec-profile.yaml").read_text().splitlines()
+    new, pool = account
+    made, _, *wanted = setups.trace(new, pool[0])
+    places = setups.places(made)
 
-    wrong = {}
-    for at in chosen.spaced(list(places)):
-        with empty_world(wide_pool[0], account) as world:
-            killed = world.set_up(*SETUP, at=at)
-            repeated = world.set_up(*SETUP)
-            there = list_things(account)
-            written = (world.folder / "runspec-profile.yaml").read_text().splitlines()
-            undone = world.set_up(*UNDO)
-            left = list_things(account)
-            codes = (killed.code, repeated.code, undone.code)
-            if codes != (KILLED, 0, 0) or there != made or left or written[:-2] != profile[:-2]:
-                wrong[places[at]] = (codes, {*there} ^ {*made}, left, repeated.err)
-            assert not (world.folder / "runspec-profile.yaml").exists()
+    wrong = spread(
+        pool,
+        lambda driver, at: setups.disturbed(new, driver, {"at": at}, wanted),
+        chosen.spaced(list(places)),
+    )
 
-    assert wrong == {}
+    assert {places[at]: what for at, what in wrong.items()} == {}
 
 
-def test_a_killed_and_repeated_undo_leaves_nothing(
-    wide_pool: list[Driver], account: Objects
+def test_a_killed_and_repeated_undo_leaves_nothing(account: tuple[New, list[Driver]]) -> None:
+    new, pool = account
+    places = setups.places(setups.trace(new, pool[0])[1])
+
+    wrong = spread(
+        pool,
+        lambda driver, at: setups.disturbed_undo(new, driver, {"at": at}),
+        chosen.spaced(list(places), 0.2),
+    )
+
+    assert {places[at]: what for at, what in wrong.items()} == {}
+
+
+def test_a_setup_whose_request_goes_wrong_makes_each_thing_once(
+    account: tuple[New, list[Driver]],
 ) -> None:
-    with empty_world(wide_pool[0], account) as world:
-        world.set_up(*SETUP)
-        places = list_places(world.set_up(*UNDO))
+    new, pool = account
+    made, _, *wanted = setups.trace(new, pool[0])
+    sent = setups.requests(made)
 
-    wrong = {}
-    for at in chosen.spaced(list(places), 0.2):
-        with empty_world(wide_pool[0], account) as world:
-            world.set_up(*SETUP)
-            killed = world.set_up(*UNDO, at=at)
-            repeated = world.set_up(*UNDO)
-            left = list_things(account)
-            # Whether the last event was written before the kill decides what the second command says.
-            fine = repeated.code == 0 or "no setup of aws-batch is on record" in repeated.err
-            if killed.code != KILLED or not fine or left:
-                wrong[places[at]] = (killed.code, repeated.code, left, repeated.err)
+    wrong = spread(
+        pool,
+        lambda driver, how: setups.disturbed(new, driver, {"wire": dict(how)}, wanted),
+        [(("at", at), ("fault", fault)) for at, fault in chosen.strikes(sent, FAULTS)],
+    )
 
-    assert wrong == {}
+    assert {(sent[how[0][1]], how[1][1]): what for how, what in wrong.items()} == {}
+
+
+def test_an_undo_whose_request_goes_wrong_leaves_nothing(
+    account: tuple[New, list[Driver]],
+) -> None:
+    new, pool = account
+    sent = setups.requests(setups.trace(new, pool[0])[1])
+
+    wrong = spread(
+        pool,
+        lambda driver, how: setups.disturbed_undo(new, driver, {"wire": dict(how)}),
+        [(("at", at), ("fault", fault)) for at, fault in chosen.strikes(sent, FAULTS)],
+    )
+
+    assert {(sent[how[0][1]], how[1][1]): what for how, what in wrong.items()} == {}

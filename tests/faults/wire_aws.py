@@ -81,15 +81,19 @@ def warm() -> None:
 
 def installed(steps: Boundaries, at: int | None, fault: str | None) -> None:
     """Count the requests of this process; number *at*, from 1, goes wrong as *fault* says."""
-    timing.DEFAULT = timing.Timing(settle_s=SETTLE_S, quiet_s=0.2, poll_s=0.2)
     steps.watch(AwsClient)
-    if fault == "hang after":
-        _hurry()
+    hurry(fault)
     install(AWS, CountedRequests(steps, at, fault))
 
 
+def hurry(fault: str | None, settle_s: float = SETTLE_S) -> None:
+    """Have nobody wait for long: not between two looks, and if an answer never comes, not longer than HANG_S."""
+    timing.DEFAULT = timing.Timing(settle_s=settle_s, quiet_s=0.2, poll_s=0.2)
+    if fault == "hang after":
+        _hurry()
+
+
 def _hurry() -> None:
-    """Have everybody give up waiting for an answer after HANG_S."""
     patched: Any = URLLib3Session
     real = patched.__init__
 

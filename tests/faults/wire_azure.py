@@ -117,11 +117,15 @@ def warm() -> None:
 
 def installed(steps: Boundaries, at: int | None, fault: str | None) -> None:
     """Count the requests of this process; number *at*, from 1, goes wrong as *fault* says."""
-    timing.DEFAULT = timing.Timing(poll_s=0.2, fresh_s=0.2, slow_s=0.2)
     batchai_times.DEFAULT = batchai_times.Timing(poll_s=0.2, fresh_s=0.2)
     job.AT_ONCE = 2  # so that three tasks are two collections
     steps.watch(AzureClient)
     steps.watch(batchai.BatchAiClient)
+    count(steps, at, fault)
+
+
+def count(steps: Boundaries, at: int | None, fault: str | None) -> None:
+    timing.DEFAULT = timing.Timing(poll_s=0.2, fresh_s=0.2, slow_s=0.2)
     if fault == "hang after":
         _hurry()
     install(AZURE, CountedRequests(steps, at, fault))

@@ -115,10 +115,14 @@ class Service(NamedTuple):
 
 
 class Provider(NamedTuple):
-    """The services of a provider: which one a URL is of, and a name for a request that is the same in every run."""
+    """The services of a provider: which one a URL is of, and a name for a request that is the same in every run.
+
+    Where the URL does not say it, *read* gives both from the request, or None for that of the URL.
+    """
 
     service: Callable[[str], Service]
     name: Callable[[str, str], str]
+    read: Callable[[ReceivedRequest], tuple[Service, str] | None] = lambda _: None
 
 
 # Which request meets it
@@ -162,12 +166,15 @@ def install(provider: Provider, requests: CountedRequests) -> None:
     def answering(request: ReceivedRequest) -> Reply:
         url = urlsplit(request.target)
         target = url._replace(scheme="", netloc="").geturl()
-        service = provider.service(request.target)
+        service, name = provider.read(request) or (
+            provider.service(request.target),
+            provider.name(request.method, request.target),
+        )
 
         def send() -> Reply:
             return forward(request, url.netloc, target)
 
-        with requests.one(provider.name(request.method, request.target)) as fault:
+        with requests.one(name) as fault:
             return send() if fault is None else broken(FAULTS[fault], send, service.error)
 
     os.environ["http_proxy"] = Server(answering).start().url

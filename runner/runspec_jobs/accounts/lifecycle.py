@@ -314,7 +314,10 @@ def undo(
         for record, client in reversed([*zip(records, clients, strict=True)]):
             kept += setup_engine.undo(record, client, reporter, with_data=with_data)
         setup_engine.refuse(kept)
+        # Before it is noted that they are deleted: after that, nobody would look for the profile again.
         removed = [path for record in records if (path := _remove_profile(record))]
+        for record in records:
+            setup_engine.note_deleted(record)
     return Undone(titles, removed[0] if removed else None)
 
 

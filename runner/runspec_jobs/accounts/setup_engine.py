@@ -163,7 +163,7 @@ def undo(
     """Delete what a setup has made, the last first, and return why things were kept.
 
     What holds the data of users stays, unless *with_data* says to delete that, too. The caller holds the lock of
-    setups. Calling it again is safe.
+    setups, and calls `note_deleted` when everything of it is gone. Calling it again is safe.
     """
     kept: list[Conflict] = []
     data = record.data if with_data else {}
@@ -181,9 +181,13 @@ def undo(
                 engine.undo([step], journal, hands)
             except Conflict as exc:
                 kept.append(exc)
-        if not kept:
-            journal.add("deleted")
     return kept
+
+
+def note_deleted(record: SetupRecord) -> None:
+    """Note that nothing of a setup is left: no later command looks at it. The caller holds the lock of setups."""
+    with record.open_journal() as journal:
+        journal.add("deleted")
 
 
 def as_client(client: SetupClient) -> Client:
