@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.drawn.azure_setup_facts import MODELS, SETUP_OPERATIONS, Asked
 from tests.support.official_descriptions import DATA
 
 TABLE = Path(__file__).with_name("azure_facts.json")
@@ -134,14 +135,24 @@ SDK_OPERATIONS = {
 
 def table() -> dict[str, Any]:
     """Return the whole table."""
-    found: dict[str, Any] = {"sources": [], "operations": {}, "models": {}}
+    found: dict[str, Any] = {"sources": [], "operations": {}, "setup": {}, "models": {}}
     for service, path, wanted in (
         ("batch", BATCH, BATCH_OPERATIONS),
         ("batchai", BATCH_AI, BATCH_AI_OPERATIONS),
     ):
         _add(found, described(service, path, wanted))
     _add(found, by_sdks())
+    found["models"] |= {f"setup:{name}": model for name, model in MODELS.items()}
+    for name, asked in SETUP_OPERATIONS.items():
+        found["setup"][name] = _by_sdk(_of_setup(asked), found["models"])
     return found
+
+
+def _of_setup(asked: Asked) -> Sdk:
+    module, there, model = (asked.model or "").partition(":")
+    package = module.removesuffix(".resources.models").removesuffix(".models").replace(".", "-")
+    named = (package, module, model or None) if there else ("setup", "", asked.model)
+    return Sdk(named[0], named[1], *asked[:3], named[2], asked.listed)
 
 
 def _add(found: dict[str, Any], more: Mapping[str, Any]) -> None:
@@ -254,8 +265,11 @@ def by_sdks() -> dict[str, Any]:
 def _by_sdk(one: Sdk, models: dict[str, Any]) -> dict[str, Any]:
     kind: Any = None
     if one.model is not None:
-        module = importlib.import_module(one.module)
-        kind = _sdk_kind(getattr(module, one.model), one.package, module, models)
+        if one.module:
+            module = importlib.import_module(one.module)
+            kind = _sdk_kind(getattr(module, one.model), one.package, module, models)
+        else:
+            kind = f"{one.package}:{one.model}"
     if one.listed:
         name = f"{one.package}:{one.model}List"
         models[name] = {
@@ -320,7 +334,7 @@ def written() -> str:
     """Return the table as it is kept: one line for each operation and model."""
     found = table()
     parts = []
-    for key in ("sources", "operations", "models"):
+    for key in ("sources", "operations", "setup", "models"):
         rows = found[key]
         if isinstance(rows, list):
             lines = [json.dumps(row, sort_keys=True) for row in rows]

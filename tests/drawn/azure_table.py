@@ -42,10 +42,10 @@ def facts() -> Any:
 
 
 @cache
-def operations() -> Mapping[str, Operation]:
-    """Return every operation by its name."""
+def operations(part: str = "operations") -> Mapping[str, Operation]:
+    """Return every operation by its name; those of the *part* `setup` are asked by a setup alone."""
     found = {}
-    for name, one in facts()["operations"].items():
+    for name, one in facts()[part].items():
         answers = {
             int(k): None if v is None else schema(_key(v)) for k, v in one["answers"].items()
         }

@@ -57,15 +57,15 @@ class BatchSetupClient:
 
     def _keep(self, path: str, resource: Mapping[str, Any]) -> Response:
         """Return what later steps and the settings need of a resource."""
-        properties = resource.get("properties", {})
+        properties = resource.get("properties") or {}
         if path == self.names.identity:
-            if "principalId" not in properties:
+            if not properties.get("principalId"):
                 raise NoAnswer("the identity has no principalId yet")
             return {"principalId": properties["principalId"]}
         if path == self.names.batch:
             cloud, name = clouds.of(self.options), path.rpartition("/")[2]
             usual = f"{name}.{self.names.location}.{cloud.batch}"
-            return {"url": f"https://{properties.get('accountEndpoint', usual)}"}
+            return {"url": f"https://{properties.get('accountEndpoint') or usual}"}
         return {}
 
     def find(self, step: Step) -> Response | None:
@@ -144,7 +144,7 @@ class BatchSetupClient:
             return set()
         if ASSIGNMENT in path:  # it has no tags; its name is that of this role of this identity
             return {self.setup}
-        metadata = resource.get("properties", {}).get("metadata") or {}
+        metadata = (resource.get("properties") or {}).get("metadata") or {}
         marks = {**metadata, **(resource.get("tags") or {})}
         return {marks[key] for key in (MARK, MARK.replace("-", "_")) if marks.get(key)}
 
@@ -153,7 +153,10 @@ class BatchSetupClient:
         _, answer = self.manager.send("POST", f"{self.names.storage}/listKeys", STORAGE)
         account, name = self.names.storage_name, self.names.container_name
         url = self.options.blob_url or clouds.of(self.options).blob_url(account)
-        key = {"account_name": account, "account_key": answer["keys"][0]["value"]}
+        keys = [key["value"] for key in answer.get("keys") or () if key.get("value")]
+        if not keys:
+            raise NoAnswer(f"POST listKeys of {account}: the reply has no key")
+        key = {"account_name": account, "account_key": keys[0]}
         opened = transport.opened(connection_timeout=10, read_timeout=60)
         with (
             translated(f"list {name}"),

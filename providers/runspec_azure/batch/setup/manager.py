@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -17,7 +17,7 @@ from runspec_azure.errors import code_of, status_of, translated
 from runspec_azure.session import clouds, transport
 from runspec_azure.session.clients import refuse_plain
 from runspec_azure.session.transport import TokenHosts
-from runspec_jobs.provider import RemoteError
+from runspec_jobs.provider import NoAnswer, RemoteError
 
 # The login is of another tenant or cloud, where all that a setup has made would look as if it were gone.
 # Its status is 404, as https://github.com/Azure/azure-cli/pull/30164 shows.
@@ -55,14 +55,21 @@ class Manager:
         body: Any = None,
         query: Mapping[str, str] | None = None,
     ) -> tuple[int, dict[str, Any]]:
-        """Return the status and the JSON of an answer; {} if it is empty. Raises the errors of `Client.call`."""
+        """Return the status and the JSON of an answer; {} if it is empty. Raises the errors of `Client.call`.
+
+        An empty answer to GET is none: an empty resource would look as if somebody else had made it, and an empty list
+        as if nothing were left to protect.
+        """
         asked = {"api-version": version, **(query or {})}
         request = HttpRequest(method, self.url + path, params=asked, json=body)
-        with translated(f"{method} {path.rpartition('/providers/')[2] or path}"):
+        action = f"{method} {path.rpartition('/providers/')[2] or path}"
+        with translated(action):
             response = self._client.send_request(request)
             if response.status_code >= 400:
                 raise HttpResponseError(response=response)
-            content = response.json() if response.content else {}
+            content = response.json() if response.content or method == "GET" else {}
+        if not isinstance(content, dict):
+            raise NoAnswer(f"{action}: the reply is no JSON object")
         return response.status_code, content
 
     def get(self, path: str, version: str) -> dict[str, Any] | None:
@@ -74,13 +81,20 @@ class Manager:
                 return None
             raise
 
-    def list(self, path: str, version: str) -> list[Mapping[str, Any]]:
-        """Return the rows of all pages of a list."""
+    def list(
+        self, path: str, version: str, needed: Sequence[str] = ("id", "name")
+    ) -> list[Mapping[str, Any]]:
+        """Return the rows of all pages of a list. Raises NoAnswer if there is none, or a row lacks what is *needed*."""
         rows: list[Mapping[str, Any]] = []
         query: dict[str, str] = {}
         while True:
             answer = self.send("GET", path, version, None, query)[1]
-            rows += answer.get("value", ())
+            page = answer.get("value")
+            if not isinstance(page, list) or not all(
+                row.get(key) for row in page for key in needed
+            ):
+                raise NoAnswer(f"GET {path}: the reply lacks a list, or names in it")
+            rows += page
             following = urlsplit(str(answer.get("nextLink") or ""))
             query = dict(parse_qsl(following.query))
             query.pop("api-version", None)

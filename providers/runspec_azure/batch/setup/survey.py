@@ -29,7 +29,7 @@ def survey(options: BatchSetup) -> dict[str, Any]:
     where = f"{names.subscription}/providers/Microsoft.Batch/locations/{options.location}/quotas"
     quotas = manager.get(where, BATCH)
     account = manager.get(names.batch, BATCH)
-    properties = {} if account is None else account["properties"]
+    properties = (account or {}).get("properties") or {}
     return found | {
         "quotas": {
             "accounts": None if quotas is None else quotas.get("accountQuota"),
@@ -41,7 +41,7 @@ def survey(options: BatchSetup) -> dict[str, Any]:
 
 def _find_subscription(manager: Manager) -> str:
     """https://learn.microsoft.com/rest/api/resources/subscriptions/list"""
-    rows = manager.list("/subscriptions", SUBSCRIPTIONS)
+    rows = manager.list("/subscriptions", SUBSCRIPTIONS, ("subscriptionId",))
     if len(rows) != 1:
         some = ", ".join(str(row["subscriptionId"]) for row in rows[:3])
         hint = f"name one: --set subscription=ID{f' ({some})' if some else ''}"

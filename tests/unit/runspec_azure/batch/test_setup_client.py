@@ -136,8 +136,11 @@ def test_an_identity_stays_with_pools_of_another_account(monkeypatch: pytest.Mon
 
 def test_lists_of_several_pages_are_read_to_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
     pages = {
-        "": {"value": [{"name": "a"}], "nextLink": "https://x.y/z?api-version=v&$skiptoken=t"},
-        "t": {"value": [{"name": "b"}]},
+        "": {
+            "value": [{"id": "/a", "name": "a"}],
+            "nextLink": "https://x.y/z?api-version=v&$skiptoken=t",
+        },
+        "t": {"value": [{"id": "/b", "name": "b"}]},
     }
 
     def send(self: Any, method: str, path: str, version: str, body: Any, query: Any) -> Any:
