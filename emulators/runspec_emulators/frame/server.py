@@ -113,4 +113,4 @@ class _Handler(Handler):
             return
         self.send(endpoint.reply(self.command, self.path, self.named(), body))
 
-    do_POST = do_PUT = do_GET  # noqa: N815
+    do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from runspec_azure import store_layout
+from runspec_azure.batch.infrastructure import run_secrets
 from runspec_azure.batch.status import Tasks, number_of
 from runspec_azure.naming import batch, blob
 from runspec_azure.session.clients import Session
@@ -94,18 +96,35 @@ class OrphanFinder:
             if _mark(job) == job["id"] and job["state"] != "deleting"
         }
         base = self.blobs.key("runs", "")
-        here = set(self.blobs.folders(base))
-        alone = list(self._runs(sorted((here | set(jobs)) - set(runs)), jobs, base))
+        secrets = self._list_secrets()
+        here = set(self.blobs.folders(base)) | set(secrets)
+        alone = list(self._runs(sorted((here | set(jobs)) - set(runs)), jobs, base, secrets))
         yield from alone
         needed = any(run.alive for run in alone)  # by a job without a local record
         yield from (orphan._replace(alive=orphan.alive or needed) for orphan in self._shared(made))
 
-    def _runs(self, forgotten: list[str], jobs: Mapping[str, Any], base: str) -> Iterator[Orphan]:
+    def _list_secrets(self) -> dict[str, list[Request]]:
+        """Return the deletions of the secrets of runs of this store in the vault of the profile, by the run."""
+        found: dict[str, list[Request]] = {}
+        if self.session.options.vault:
+            where = store_layout.store(self.session.options)
+            for name, tags in self.session.vault.list():
+                if tags.get(run_secrets.STORE) == where and (run := tags.get(run_secrets.RUN)):
+                    found.setdefault(run, []).append(run_secrets.make_deletion(name))
+        return found
+
+    def _runs(
+        self,
+        forgotten: list[str],
+        jobs: Mapping[str, Any],
+        base: str,
+        secrets: Mapping[str, Sequence[Request]],
+    ) -> Iterator[Orphan]:
         for run in forgotten:
             alive = run in jobs and jobs[run]["state"] != "completed"
             where = {"container": self.blobs.options.container, "prefix": f"{base}{run}/"}
             delete = (batch("Job_Delete", {"jobId": run}),) if run in jobs else ()
-            remove = (*delete, Request("runspec", "empty_prefix", where))
+            remove = (*delete, *secrets.get(run, ()), Request("runspec", "empty_prefix", where))
             yield Orphan(f"run {run}{', whose job is alive' if alive else ''}", remove, run, alive)
 
     def _shared(self, made: Collection[str]) -> Iterator[Orphan]:

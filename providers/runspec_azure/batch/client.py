@@ -11,7 +11,7 @@ from runspec_agent.base import image_entrypoint
 from runspec_azure import store, store_layout
 from runspec_azure.batch import job, timing
 from runspec_azure.batch.cleanup import OrphanFinder, Reconciler, Stops
-from runspec_azure.batch.infrastructure import autoscale, built_image
+from runspec_azure.batch.infrastructure import autoscale, built_image, run_secrets
 from runspec_azure.batch.logs import Logs, TaskStream
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.batch.status import Tasks
@@ -99,6 +99,12 @@ class AzureClient:
         path = request.params.get("path", {})
         if request.operation == job.READ:
             return self._read_entrypoint(request.params["image"])
+        if request.operation == run_secrets.SET:
+            self.session.vault.set(path["name"], request.params["body"])
+            return {}
+        if request.operation == run_secrets.DELETE:
+            self.session.vault.delete(path["name"])
+            return {}
         if request.operation == "empty_prefix":
             self.blobs.empty(request.params["prefix"])
             return {}
@@ -226,8 +232,8 @@ class AzureClient:
             raise
 
     def find(self, step: Step) -> Response | None:
-        # What was read before a crash is read again.
-        return None if step.do.operation == job.READ else self._find(step.do)
+        # What was read before a crash is read again, and a secret that was stored is stored again: it may have changed.
+        return None if step.do.operation in (job.READ, run_secrets.SET) else self._find(step.do)
 
     def _find(self, do: Request) -> Response | None:
         if do.operation == BUILD:

@@ -40,6 +40,10 @@ def examine(
     )
     yield finding
     yield from _store(session)
+    if options.vault:
+        ask = lambda: next(session.vault.list(), "")  # noqa: E731
+        hint = "set the URL of an existing vault in the profile, or see runspec policy"
+        yield asked(ask, f"key vault {options.vault}", hint)[0]
     if not (options.storage_key or options.identity):
         yield _delegation(session)
     if images is None:

@@ -17,7 +17,7 @@ SETTINGS: Mapping[str, Any] = {"container": "rehearsal"}
 # Settings of real accounts, which are ignored.
 OWN = (
     "pool batch_url batch_key batch_account storage_account storage_key blob_url identity "
-    "subscription resource_group arm_url subnet public_addresses start_task"
+    "vault subscription resource_group arm_url subnet public_addresses start_task"
 ).split()
 BELOW = ", and absolute paths of the spec lie below the job's folder"
 VAULT = "RUNSPEC_REHEARSAL_VAULT"  # replaces the secrets of key vaults, which are not read

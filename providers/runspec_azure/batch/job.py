@@ -11,7 +11,7 @@ from runspec_agent.base import image_entrypoint
 from runspec_azure import store_layout
 from runspec_azure.batch import signed
 from runspec_azure.batch.decision import Decision
-from runspec_azure.batch.infrastructure import pool as pools
+from runspec_azure.batch.infrastructure import pool as pools, run_secrets
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import batch, pairs
 from runspec_azure.session import clouds
@@ -144,10 +144,11 @@ def _job(decision: Decision, spec: Spec, run: str, pool: str) -> Step:
 
 def _environment(decision: Decision, spec: Spec, run: str) -> dict[str, Any]:
     options = decision.options
+    kept = run_secrets.carried(spec, options)
     secrets = {
         variable: {"$secret": options.secrets[key]}
         for variable, key in spec.secrets.items()
-        if not vault_url(options.secrets[key])
+        if not vault_url(options.secrets[key]) and variable not in kept
     }
     variables: dict[str, Any] = {**spec.program_env, **secrets}
     if spec.container.entrypoint:
@@ -166,7 +167,7 @@ def _environment(decision: Decision, spec: Spec, run: str) -> dict[str, Any]:
         "RUNSPEC_STORE": store_layout.store(options),
         "RUNSPEC_BLOB_URL": store_layout.endpoint(options),
         **_access(options),
-        **vault_environment(spec, options),
+        **vault_environment(spec, run, options),
         "RUNSPEC_WORDS": words(decision),
     }
 
@@ -328,12 +329,11 @@ def vault_url(source: str) -> str | None:
     return match and match[1]
 
 
-def vault_environment(spec: Spec, options: BatchOptions) -> Mapping[str, str]:
+def vault_environment(spec: Spec, run: str, options: BatchOptions) -> Mapping[str, str]:
     """Return variables with the URLs of the secrets that the job reads, and the audience of its tokens, if any."""
     sources = {variable: options.secrets[key] for variable, key in spec.secrets.items()}
-    listed = {
-        variable: vault_url(source) for variable, source in sources.items() if vault_url(source)
-    }
+    listed = {variable: url for variable, s in sources.items() if (url := vault_url(s))}
+    listed |= run_secrets.list_urls(spec, run, options)
     if not listed:
         return {}
     audience = clouds.of(options).vault_audience

@@ -35,6 +35,7 @@ IDENTITY = (
     r"^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.ManagedIdentity/"
     r"userAssignedIdentities/[^/]+$"
 )
+VAULT = r"^https://[A-Za-z0-9.-]+(:[0-9]+)?/?$"
 SHARED = r"^(files:[a-z0-9]{3,24}/[a-z0-9-]+|nfs:[^/:\s]+:/\S*|blob:[a-z0-9]{3,24}/[a-z0-9-]+)$"
 
 
@@ -71,6 +72,9 @@ Identity = Annotated[
         "write /subscriptions/.../resourceGroups/.../providers/Microsoft.ManagedIdentity/"
         "userAssignedIdentities/NAME",
     ),
+]
+Vault = Annotated[
+    str, *text_like(VAULT, "the URL of a key vault", "write https://VAULT.vault.azure.net")
 ]
 Shared = Annotated[
     str,
@@ -197,6 +201,12 @@ class BatchOptions(RegistryOptions):
         "jobs reach blobs, instead of signatures. Pools that runspec makes get it, through "
         "the Resource Manager, which needs `subscription` and `resource_group`. An existing "
         "`pool` must have it already.",
+    )
+    vault: User[Vault | None] = Field(
+        default=None,
+        description="URL of a key vault, such as `https://VAULT.vault.azure.net`. Secrets of this machine (of the "
+        "caller's shell, `env:` and `file:`) become secrets of the run there, which the job reads with `identity`, "
+        "instead of variables of the job that others can read.",
     )
     signed_for: Anyone[Seconds] = Field(
         default=7 * 86_400,

@@ -7,7 +7,12 @@ from typing import Any
 from runspec_azure import store_layout
 from runspec_azure.batch import job, signed
 from runspec_azure.batch.decision import Decision
-from runspec_azure.batch.infrastructure import autoscale, built_image, pool as pools
+from runspec_azure.batch.infrastructure import (
+    autoscale,
+    built_image,
+    pool as pools,
+    run_secrets,
+)
 from runspec_azure.batch.options import BatchOptions
 from runspec_jobs.provider import Facts, Spec, Step
 from runspec_jobs.provider.commands import argv
@@ -40,6 +45,7 @@ def steps(decision: Decision, spec: Spec, run: str, facts: Facts) -> tuple[Step,
         store_layout.record(spec, run, facts, shape=decision.shape, **in_record),
         *(signed.steps(spec, run, facts) if options.files == "signed" else ()),
         *job.entrypoint(decision, spec),
+        *run_secrets.steps(spec, run, options),
         *job.steps(decision, spec, run, pool),
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from runspec_agent.base.light_typing import NamedTuple
-from runspec_azure.batch.infrastructure import built_image
+from runspec_azure.batch.infrastructure import built_image, run_secrets
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import account
 from runspec_jobs.provider import Step
@@ -63,6 +63,8 @@ def _login(steps: tuple[Step, ...], options: BatchOptions) -> Iterator[Right]:
             yield Right("Storage Blob Delegator", where, "signatures for jobs")
     if options.identity and makes:
         yield Right("Managed Identity Operator", options.identity, "to assign it to pools")
+    if any(step.do.service == run_secrets.SERVICE for step in steps):
+        yield Right("Key Vault Secrets Officer", f"key vault {options.vault}", "secrets of runs")
     for host in built_image.list_pushed(steps):
         if not (options.registry_user and host == options.registry):
             yield Right("AcrPush", f"registry {host}", "images of container.build")
@@ -95,8 +97,12 @@ def _identity(steps: tuple[Step, ...], options: BatchOptions) -> Iterator[Right]
             if url.startswith("az://"):
                 name, container = url.removeprefix("az://").split("/")[:2]
                 yield Right(f"Storage Blob Data {kind}", _container(name, container), url)
+    # Roles on single secrets would have to be assigned for each run.
+    own = f"{(options.vault or '').rstrip('/')}/secrets/runspec-"
     for step in steps:
-        yield from _asked(step.do.params, options.identity)
+        for right in _asked(step.do.params, options.identity):
+            is_own = bool(options.vault) and right.on.startswith(own)
+            yield right._replace(on=f"key vault {options.vault}") if is_own else right
 
 
 def make_delete_condition(prefix: str) -> str:

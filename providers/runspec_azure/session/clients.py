@@ -23,6 +23,7 @@ from runspec_azure.session.transport import TokenHosts
 from runspec_jobs.provider import CredentialsError, UsageError
 
 if TYPE_CHECKING:
+    from runspec_azure.session.key_vault import KeyVault
     from runspec_azure.session.management import Management
 
 API_VERSION = "2025-06-01"
@@ -97,6 +98,13 @@ class Session:
         if self.options.arm_url:
             refuse_plain("arm_url", self.options.arm_url)
         return Management(self.options, self.login)
+
+    @cached_property
+    def vault(self) -> KeyVault:
+        """Return the client of the key vault of the profile."""
+        from runspec_azure.session.key_vault import KeyVault
+
+        return KeyVault(self.options, self.login)
 
     @cached_property
     def account(self) -> str:

@@ -17,7 +17,12 @@ from runspec_agent.base.light_typing import NamedTuple
 Name = Literal["public", "usgovernment", "china"]
 # One audience for all clouds: https://learn.microsoft.com/azure/storage/blobs/authorize-access-azure-active-directory
 STORAGE_SCOPE = "https://storage.azure.com/.default"
-URLS = ("batch_url", "blob_url", "arm_url")  # options; the first one with a known host decides
+URLS = (
+    "batch_url",
+    "blob_url",
+    "arm_url",
+    "vault",
+)  # options; the first one with a known host decides
 SETTING = (
     "Azure cloud: `public`, `usgovernment` or `china`. The default is the cloud that the hosts of the "
     "URLs in these settings belong to, else the public one."

@@ -25,10 +25,18 @@ def problems(decision: Decision, spec: Spec) -> Iterator[Problem]:
     yield from _open(options)
     yield from _keyed(decision, spec)
     yield from _one_cloud(options)
+    yield from _stored(options)
     if not options.identity:
         yield from _signed(spec, options)
     if options.identity and not options.pool:
         yield from _managed(options)
+
+
+def _stored(options: BatchOptions) -> Iterator[Problem]:
+    """Yield a problem if the job could not read the secrets of the run in the vault of the profile."""
+    if options.vault and not options.identity:
+        message = f"the job itself must read its secrets in {options.vault}, but has no identity"
+        yield Problem(("provider",), message, "set identity in the profile, or remove vault")
 
 
 def _managed(options: BatchOptions) -> Iterator[Problem]:
@@ -153,6 +161,7 @@ def check_secrets(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
 
 
 def _secret(options: BatchOptions, at: Path, _key: str, source: str) -> Iterator[Problem]:
+    """Yield what is wrong with a secret, or a note on who can read it: nobody else, if a vault keeps it."""
     kind = source.partition(":")[0]
     if source.startswith(job.VAULT_KIND):
         yield from _vault(at, source, options)
@@ -161,7 +170,7 @@ def _secret(options: BatchOptions, at: Path, _key: str, source: str) -> Iterator
         yield Problem(
             at, message, "keep it in env:NAME or file:/path on this machine, or in azure-kv:"
         )
-    else:
+    elif not options.vault:
         message = "everyone who can read the job at Azure Batch can read this variable"
         yield Problem(at, message, severity="note")
 

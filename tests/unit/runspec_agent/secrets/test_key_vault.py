@@ -16,6 +16,7 @@ from runspec_agent.store.base import Bucket
 from runspec_agent.store.managed_identity import REFUSED
 from runspec_emulators.azure_services.identity import Identity
 from runspec_emulators.azure_services.vault import Vault
+from runspec_emulators.frame.handler import Reply
 from tests.support import certificates
 
 pytestmark = pytest.mark.process
@@ -104,9 +105,9 @@ def test_a_secret_that_is_not_given_ends_the_job_in_a_line_that_names_the_variab
 def test_a_vault_that_is_busy_is_asked_again(
     there: Vault, identity: Identity, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer, refused = there.answer, [503, 429]
+    reply, refused = there.reply, [503, 429]
     monkeypatch.setattr(
-        there, "answer", lambda *given: (refused.pop(), {}) if refused else answer(*given)
+        there, "reply", lambda *given: Reply(refused.pop(), b"{}") if refused else reply(*given)
     )
     env = job(there, identity, "hf")
 

@@ -358,6 +358,27 @@ def test_of_a_secret_in_a_vault_the_plan_says_where_it_is_and_nobody_reads_it_he
     assert "HF_TOKEN" not in found
 
 
+def test_with_a_vault_in_the_profile_a_secret_is_one_of_the_run_and_no_variable_of_the_job() -> (
+    None
+):
+    vault = {"vault": "https://v.vault.azure.net/", "identity": IDENTITY, "pool": "mine"}
+    wanted = spec(secrets={"HF_TOKEN": "hf", "Odd": "hf"})
+
+    steps = planned(wanted, secrets={"hf": "env:HF"}, **vault)
+
+    settings = body(steps, "Job_Add")["commonEnvironmentSettings"]
+    found = {one["name"]: one["value"] for one in settings}
+    urls = json.loads(found["RUNSPEC_VAULT"])
+    assert not {"HF_TOKEN", "Odd"} & found.keys()
+    assert urls["HF_TOKEN"].startswith("https://v.vault.azure.net/secrets/runspec-")
+    made = [step for step in steps if step.do.operation == "Secret_Set"]
+    names = [step.do.params["path"]["name"] for step in made]
+    assert [url.rpartition("/")[2] for url in urls.values()] == names
+    assert len({name.lower() for name in names}) == 2
+    assert made[0].do.params["body"]["value"] == {"$secret": "env:HF"}
+    assert [step.undo.params["path"]["name"] for step in made if step.undo] == names
+
+
 LAZY = {"name": "sets", "source": "store://sets/cifar", "target": "/sets", "mode": "lazy"}
 
 

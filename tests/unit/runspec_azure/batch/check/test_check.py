@@ -275,6 +275,16 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         },
         ("secrets", "T"),
     ),
+    "a vault of the profile in another cloud": (
+        {},
+        {"vault": "https://v.vault.azure.cn", "pool": "p", "identity": IDENTITY},
+        ("provider",),
+    ),
+    "a vault of the profile for a job without identity": (
+        {"secrets": {"T": "hf"}},
+        {"secrets": {"hf": "env:HF"}, "vault": "https://v.vault.azure.net"},
+        ("provider",),
+    ),
     "half a login to a registry": (
         {},
         {"registry": "r.azurecr.io", "registry_user": "u"},

@@ -1,0 +1,121 @@
+"""The client of a key vault: it stores secrets of runs, and deletes them for good. It reads no value.
+
+https://learn.microsoft.com/rest/api/keyvault/secrets/operation-groups
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from azure.core import PipelineClient
+from azure.core.credentials import TokenCredential
+from azure.core.exceptions import HttpResponseError
+from azure.core.pipeline.policies import BearerTokenCredentialPolicy
+from azure.core.rest import HttpRequest
+
+from runspec_azure.errors import LOGIN, Hints, status_of, translated
+from runspec_azure.session import clouds, transport
+from runspec_azure.session.transport import TokenHosts
+from runspec_azure.timing import CLOCK, Clock
+from runspec_jobs.provider import NoAnswer, RemoteError
+
+VERSION = "7.4"
+HINT = "assign the role Key Vault Secrets Officer on the vault to the login: see runspec policy"
+# Whether a deleted secret may be purged: https://learn.microsoft.com/rest/api/keyvault/secrets/delete-secret/delete-secret#deletionrecoverylevel
+PURGEABLE = "Purgeable"
+# A deletion goes on for some seconds after its answer, and until then the secret can be neither seen nor purged:
+# https://github.com/Azure/azure-sdk-for-net/issues/7199, https://github.com/Azure/azure-powershell/issues/24094
+GONE_S = 300.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 5.0
+
+
+class KeyVault:
+    """A client that sends each request once, but those of a deletion that goes on."""
+
+    def __init__(self, options: Any, login: TokenCredential, clock: Clock = CLOCK) -> None:
+        cloud = clouds.of(options)
+        self.url, self.clock = str(options.vault).rstrip("/"), clock
+        bearer = BearerTokenCredentialPolicy(login, f"{cloud.vault_audience}/.default")
+        opened = transport.opened(connection_timeout=10, read_timeout=60)
+        policies = [TokenHosts(options), bearer]
+        self._client: Any = PipelineClient(self.url, policies=policies, transport=opened)
+
+    def set(self, name: str, body: Mapping[str, Any]) -> None:
+        """Store a secret, or a new version of it. The answer has its value, and is not read."""
+        self._send("PUT", f"/secrets/{name}", dict(body))
+
+    def delete(self, name: str) -> None:
+        """Delete a secret, and purge it where the vault permits that: until then it could be recovered and read."""
+        try:
+            level = self._send("DELETE", f"/secrets/{name}").json()["attributes"]["recoveryLevel"]
+            if PURGEABLE not in level:
+                return  # the vault has purge protection, and forgets the secret after its days of retention
+        except RemoteError as exc:
+            if status_of(exc) not in (404, 409):
+                raise
+            if status_of(exc) == 404 and not self._is_deleted(name):
+                return
+        except (ValueError, LookupError, TypeError) as exc:
+            raise NoAnswer(f"delete the secret {name}: the reply was cut off") from exc
+        self._await(lambda: self._is_deleted(name), name)
+        self._await(lambda: self._purge(name), name)
+
+    def list(self) -> Iterator[tuple[str, Mapping[str, str]]]:
+        """Yield the names and tags of all secrets, of all pages.
+
+        https://learn.microsoft.com/rest/api/keyvault/secrets/get-secrets/get-secrets
+        """
+        query: dict[str, str] = {}
+        while True:
+            response = self._send("GET", "/secrets", query=query)
+            try:
+                answer = response.json()
+                for row in answer["value"]:
+                    yield row["id"].rpartition("/secrets/")[2].split("/")[0], row.get("tags") or {}
+            except (ValueError, LookupError, TypeError, AttributeError) as exc:
+                raise NoAnswer(f"list the secrets of {self.url}: the reply was cut off") from exc
+            query = dict(parse_qsl(urlsplit(str(answer.get("nextLink") or "")).query))
+            query.pop("api-version", None)
+            if not query:
+                return
+
+    def _is_deleted(self, name: str) -> bool:
+        try:
+            self._send("GET", f"/deletedsecrets/{name}")
+        except RemoteError as exc:
+            if status_of(exc) == 404:
+                return False
+            raise
+        return True
+
+    def _purge(self, name: str) -> bool:
+        """Purge a deleted secret, and return whether the vault has accepted that, or no longer has it."""
+        try:
+            self._send("DELETE", f"/deletedsecrets/{name}")
+        except RemoteError as exc:
+            if status_of(exc) == 409:  # "Secret is currently being deleted."
+                return False
+            if status_of(exc) != 404:
+                raise
+        return True
+
+    def _await(self, done: Any, name: str) -> None:
+        pause_s, end = FIRST_PAUSE_S, self.clock.monotonic() + GONE_S
+        while not done():
+            if self.clock.monotonic() > end:
+                raise NoAnswer(f"the secret {name} is not deleted after {GONE_S:.0f} s")
+            self.clock.sleep(pause_s)
+            pause_s = min(LONGEST_PAUSE_S, pause_s * 1.5)
+
+    def _send(
+        self, method: str, path: str, body: Any = None, query: Mapping[str, str] | None = None
+    ) -> Any:
+        params = {"api-version": VERSION, **(query or {})}
+        request = HttpRequest(method, self.url + path, params=params, json=body)
+        with translated(f"{method} {self.url}{path}", Hints(LOGIN, HINT)):
+            response = self._client.send_request(request)
+            if response.status_code >= 400:
+                raise HttpResponseError(response=response)
+        return response
