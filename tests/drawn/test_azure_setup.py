@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 import pytest
+from azure.core.pipeline.policies import BearerTokenCredentialPolicy
 
 from runspec_azure.batch import timing
 from runspec_azure.batch.setup import client, manager
@@ -17,6 +18,7 @@ from tests.drawn.azure_setup import SURVEY, Login, Subscription
 from tests.drawn.azure_table import operations
 from tests.drawn.azure_ways import Way
 from tests.drawn.drawing import COUNT, tried
+from tests.support.azure.plain_tokens import send_over_http
 from tests.support.http_server import Server
 
 pytestmark = pytest.mark.slow
@@ -80,9 +82,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "DEFAULT", dataclasses.replace(timing.DEFAULT, **short))
     monkeypatch.setattr(manager, "refuse_plain", lambda *_: None)
     monkeypatch.setattr("runspec_azure.session.transport.find_login", lambda _: Login())
-    monkeypatch.setattr(
-        "azure.core.pipeline.policies._authentication._enforce_https", lambda _: None
-    )
+    monkeypatch.setattr(BearerTokenCredentialPolicy, "on_request", send_over_http)
     monkeypatch.setattr(client, "ContainerClient", NoBlobs)
     monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # thousands of lines
 

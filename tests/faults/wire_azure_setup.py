@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from azure.core.pipeline.policies import _authentication
+from azure.core.pipeline.policies import BearerTokenCredentialPolicy
 
 from tests.faults import wire_azure
 from tests.faults.boundaries import Boundaries
+from tests.support.azure.plain_tokens import send_over_http
 
 
 def warm() -> None:
@@ -18,8 +19,8 @@ def warm() -> None:
 
 def installed(steps: Boundaries, at: int | None, fault: str | None) -> None:
     """Count the requests of this process, which the proxy sees as they are over http."""
-    policies: Any = _authentication
-    policies._enforce_https = lambda _: None
+    policy: Any = BearerTokenCredentialPolicy
+    policy.on_request = send_over_http
     manager: Any = importlib.import_module("runspec_azure.batch.setup.manager")
     manager.refuse_plain = lambda *_: None
     wire_azure.count(steps, at, fault)
