@@ -56,14 +56,14 @@ class OrphanFinder:
                 yield Orphan(f"upload {key} ({size:,} bytes)", (request,), alive=needed)
 
     def _listed(self, kind: str) -> Iterator[dict[str, Any]]:
-        """Yield our objects of a kind. Who may not list secrets has made none: `runspec policy` permits both."""
+        """Yield our objects of a kind. Who may not list one has made none: `runspec policy` permits both."""
         path = collection(self.session.options.namespace, kind)
         try:
             for entry in self.session.listed(path, labelSelector=SELECTOR):
                 if not lookup.is_leaving(entry):
                     yield entry
         except Refused as exc:
-            if exc.code != 403 or kind != "secrets":
+            if exc.code != 403 or kind not in ("secrets", "services"):
                 raise
 
     def _blobs(self) -> Iterator[tuple[str, int]]:

@@ -182,30 +182,3 @@ def _check_store(options: KubernetesOptions) -> Finding:
     except RunspecError as exc:
         return Finding(exc.message, False, exc.hint or f"check that {options.store} exists")
     return Finding(f"the store {options.store} can be written, with conditions", True)
-
-
-def doctor_policy(options: KubernetesOptions) -> dict[str, Any]:
-    """Return the rights for all checks: those in the namespace, and those of the whole cluster.
-
-    https://kubernetes.io/docs/reference/access-authn-authz/rbac/
-    """
-    names = ["resourcequotas", "limitranges"]
-    reads = ["namespaces", "persistentvolumeclaims", "serviceaccounts"]
-    reads += ["secrets"] if options.pull_secrets else []
-    rules = [_rule("", names, "list"), _rule("", reads, "get")]
-    if options.queue:
-        rules.append(_rule("kueue.x-k8s.io", ["localqueues"], "get"))
-    everywhere = [_rule("", ["nodes"], "list")]
-    if options.priority_class:
-        everywhere.append(_rule("scheduling.k8s.io", ["priorityclasses"], "get"))
-    metadata = {"name": "runspec-doctor"}
-    roles = [
-        {"kind": "Role", "metadata": {**metadata, "namespace": options.namespace}, "rules": rules},
-        {"kind": "ClusterRole", "metadata": metadata, "rules": everywhere},
-    ]
-    version = {"apiVersion": "rbac.authorization.k8s.io/v1"}
-    return {"apiVersion": "v1", "kind": "List", "items": [{**version, **role} for role in roles]}
-
-
-def _rule(group: str, resources: list[str], *verbs: str) -> dict[str, list[str]]:
-    return {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}

@@ -8,31 +8,31 @@ from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
 
-from runspec_jobs.provider import Facts, Finding, Spec
+from runspec_jobs.provider import Facts, Finding, Spec, Step
 from runspec_kubernetes.decision import Decision, decide
 from runspec_kubernetes.doctor import Examiner, examine_cluster
 from runspec_kubernetes.errors import RIGHTS
 from runspec_kubernetes.naming import collection
 from runspec_kubernetes.options import KubernetesOptions
+from runspec_kubernetes.policy import Rule, list_rules
 from runspec_kubernetes.session import Session
 from runspec_kubernetes.timing import CLOCK, DEFAULT
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 Amounts = Mapping[str, Decimal]
-Rule = Mapping[str, Sequence[str]]
 quantity: Any = parse_quantity  # without types
 
 
 def examine(
-    spec: Spec, facts: Facts, rules: Iterable[Rule], asker: Examiner | None = None
+    spec: Spec, facts: Facts, steps: Sequence[Step], asker: Examiner | None = None
 ) -> Iterator[Finding]:
-    """Yield what stops the job of *spec*, for whose plan the login needs *rules*, most important first."""
+    """Yield what stops the job of *spec*, whose plan has *steps*, most important first."""
     options: KubernetesOptions = facts.options
     asker = asker or Examiner(Session(options, DEFAULT, CLOCK))
     decision = decide(spec, facts)
     if not (yield from examine_cluster(asker, options, decision.nodes)):
         return
-    yield from _rights(asker, rules)
+    yield from _rights(asker, list_rules(steps, options))
     ranges = (yield from asker.list("limit ranges", _path(options, "limitranges"))) or []
     quotas = (yield from asker.list("quotas", _path(options, "resourcequotas"))) or []
     yield from _check_ranges(decision, ranges)

@@ -10,7 +10,7 @@ from typing import Any
 from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step
 from runspec_jobs.provider.machines import Offer
 from runspec_jobs.provider.types import Emulation
-from runspec_kubernetes import check, offer, plan
+from runspec_kubernetes import check, offer, plan, policy
 from runspec_kubernetes.options import KubernetesOptions
 
 
@@ -46,12 +46,13 @@ class KubernetesProvider:
     def examine_job(self, spec: Spec, facts: Facts, steps: Sequence[Step]) -> Iterable[Finding]:
         from runspec_kubernetes import doctor_job
 
-        return doctor_job.examine(spec, facts, ())
+        return doctor_job.examine(spec, facts, steps)
 
     def doctor_policy(self, options: Any) -> Mapping[str, Any]:
-        from runspec_kubernetes import doctor
+        return policy.doctor_policy(options)
 
-        return doctor.doctor_policy(options)
+    def policy(self, steps: Iterable[Step], options: Any, *, of_job: bool) -> Mapping[str, Any]:
+        return policy.policy(steps, options, of_job=of_job)
 
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None

@@ -6,19 +6,15 @@ from typing import Any
 
 import pytest
 
-from runspec_jobs.provider import Facts, Finding, RemoteError
+from runspec_jobs.provider import Facts, Finding, RemoteError, Spec
 from runspec_jobs.testing import documents
-from runspec_kubernetes import doctor, doctor_job
+from runspec_kubernetes import doctor, doctor_job, plan, policy
 from runspec_kubernetes.errors import Refused
 from runspec_kubernetes.options import KubernetesOptions
 from tests.unit.runspec_kubernetes.fake_cluster import FakeCluster, FakeStore
 
 SPACE, CORE = "/api/v1/namespaces/default", "/api/v1/namespaces/default"
 A100 = {"accelerator": "a100"}
-RULES = [
-    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "get"]},
-    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
-]
 
 
 def cluster(options: KubernetesOptions, version: str = "v1.36.2", **labels: str) -> FakeCluster:
@@ -34,11 +30,18 @@ def examine(made: FakeCluster, nodes: int = 1) -> dict[str, Finding]:
     return {finding.what: finding for finding in found}
 
 
-def examine_job(made: FakeCluster, **job: Any) -> dict[str, Finding]:
+def make(**job: Any) -> Spec:
     fields = {"apiVersion": "runspec/v1", "name": "n", "provider": "kubernetes", "command": ["a"]}
     spec, problems = documents.parse_spec(documents.merge(fields, job))
     assert spec is not None, problems
-    found = doctor_job.examine(spec, Facts(made.options), RULES, doctor.Examiner(made))
+    return spec
+
+
+def examine_job(made: FakeCluster, **job: Any) -> dict[str, Finding]:
+    spec = make(**job)
+    facts = Facts(made.options)
+    steps = plan.steps(spec, "n-abc123", facts)
+    found = doctor_job.examine(spec, facts, steps, doctor.Examiner(made))
     return {finding.what: finding for finding in found}
 
 
@@ -147,9 +150,11 @@ def test_a_store_without_conditional_writes(monkeypatch: pytest.MonkeyPatch) -> 
 def test_rights_that_the_login_lacks() -> None:
     made = cluster(KubernetesOptions())
     assert "the login has the rights that the job needs" in examine_job(made)
-    made.forbidden = {"create jobs", "get pods/log"}
+    made.forbidden = {"create jobs", "get pods/log", "delete pods", "create secrets"}
 
-    assert bad(examine_job(made)) == ["the login has no right to create jobs, get pods/log"]
+    assert bad(examine_job(made)) == [
+        "the login has no right to create jobs, delete pods, get pods/log"
+    ]
 
 
 def test_quotas_that_a_task_never_fits_in() -> None:
@@ -202,7 +207,7 @@ def test_nodes_that_can_run_a_pod_of_the_job() -> None:
 
 
 def test_the_rights_of_doctor_are_those_of_its_requests() -> None:
-    made = doctor.doctor_policy(KubernetesOptions(queue="team", priority_class="low"))
+    made = policy.doctor_policy(KubernetesOptions(queue="team", priority_class="low"))
 
     role, everywhere = made["items"]
     assert role["metadata"]["namespace"] == "default"
@@ -218,3 +223,23 @@ def test_the_rights_of_doctor_are_those_of_its_requests() -> None:
         "nodes",
         "priorityclasses",
     }
+
+
+def test_the_role_of_a_plan_has_what_its_steps_make() -> None:
+    options = KubernetesOptions(secrets={"hf": "env:HF_TOKEN"}, queue="team")
+    facts = Facts(options)
+    bare = policy.policy(plan.steps(make(), "n-abc123", facts), options, of_job=False)
+    asked = make(secrets={"HF_TOKEN": "hf"})
+    role = policy.policy(plan.steps(asked, "n-abc123", facts), options, of_job=False)
+
+    assert (role["kind"], role["metadata"]["namespace"]) == ("Role", "default")
+    assert role["rules"][1]["resources"] == ["configmaps", "secrets"]
+    assert bare["rules"][1]["resources"] == ["configmaps"]
+    assert role["rules"][-1]["resources"] == ["workloads"]
+
+
+def test_a_job_with_keys_needs_no_rights_of_its_own() -> None:
+    options = KubernetesOptions(store="s3://bucket/runspec", service_account="jobs")
+
+    assert policy.policy((), options, of_job=True)["actions"] == policy.S3
+    assert policy.policy((), KubernetesOptions(), of_job=True)["actions"] == []
