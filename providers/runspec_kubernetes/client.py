@@ -34,7 +34,8 @@ from runspec_jobs.provider import (
 from runspec_jobs.provider.machines import Usage, read_usage
 from runspec_jobs.provider.payload import pack_agent
 from runspec_jobs.provider.streams.log_streams import Stream, TimedChunk
-from runspec_kubernetes import lookup, store as stores, timing
+from runspec_jobs.provider.types import ExecSpec, Route
+from runspec_kubernetes import lookup, shell, store as stores, timing
 from runspec_kubernetes.cleanup import OrphanFinder
 from runspec_kubernetes.errors import Refused
 from runspec_kubernetes.logs import Logs, PodStream
@@ -210,6 +211,14 @@ class KubernetesClient:
     def read_timed(self, stream: Stream, position: str | None) -> TimedChunk:
         assert isinstance(stream, PodStream), "BUG: it is not a stream of this client"
         return stream.timed(position)
+
+    def shell(
+        self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool
+    ) -> ExecSpec:
+        return shell.shell(self.runs, run, task, rank, words, terminal=terminal)
+
+    def tunnel(self, run: str, task: int, rank: int, port: int) -> Route:
+        return shell.tunnel(self.runs, run, task, rank, port)
 
     def places(self, run: str) -> Places:
         where = f"pods with the label runspec/run={run} in the namespace {self.options.namespace}"

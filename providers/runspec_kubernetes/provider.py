@@ -19,6 +19,7 @@ class KubernetesProvider:
 
     name = "kubernetes"
     options_model: type[Options] = KubernetesOptions
+    enters = ("shell", "tunnel")
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
         return check.problems(spec, facts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -70,18 +70,23 @@ class Session:
             raise NoAnswer(f"{what}: the reply is no object")
         return value
 
+    def login(self) -> dict[str, str]:
+        """Return the headers of the login. It is renewed here, which may start the program of a kubeconfig."""
+        login = self.api.configuration.auth_settings().get("BearerToken")
+        return {"Authorization": login["value"]} if login and login.get("value") else {}
+
+    def url(self, path: str, query: Mapping[str, Any] | Sequence[tuple[str, str]] | None) -> str:
+        """Return the URL of a request."""
+        url = f"{self.api.configuration.host}{path}"
+        return f"{url}?{urlencode(query)}" if query else url
+
     def _open(
         self, method: str, path: str, query: Mapping[str, Any] | None, body: Any, content_type: str
     ) -> Any:
-        headers = {"Accept": "application/json", "Content-Type": content_type}
-        # The login is renewed here, which may start the program of a kubeconfig.
-        login = self.api.configuration.auth_settings().get("BearerToken")
-        if login and login.get("value"):
-            headers["Authorization"] = login["value"]
-        url = self.api.configuration.host + path
+        headers = {"Accept": "application/json", "Content-Type": content_type, **self.login()}
         answer: Any = self.api.rest_client.pool_manager.request(
             method,
-            f"{url}?{urlencode(query)}" if query else url,
+            self.url(path, query),
             body=None if body is None else json.dumps(body).encode(),
             headers=headers,
             timeout=self.timing.answer_s,
