@@ -40,14 +40,14 @@ class KubernetesProvider:
         return PROFILE_TEMPLATE
 
     def examine(self, options: Any) -> Iterable[Finding]:
-        from runspec_kubernetes import doctor
+        from runspec_kubernetes.doctor import cluster
 
-        return doctor.examine(options)
+        return cluster.examine(options)
 
     def examine_job(self, spec: Spec, facts: Facts, steps: Sequence[Step]) -> Iterable[Finding]:
-        from runspec_kubernetes import doctor_job
+        from runspec_kubernetes.doctor import job
 
-        return doctor_job.examine(spec, facts, steps)
+        return job.examine(spec, facts, steps)
 
     def doctor_policy(self, options: Any) -> Mapping[str, Any]:
         return policy.doctor_policy(options)

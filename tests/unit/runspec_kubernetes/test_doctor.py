@@ -8,7 +8,8 @@ import pytest
 
 from runspec_jobs.provider import Facts, Finding, RemoteError, Spec
 from runspec_jobs.testing import documents
-from runspec_kubernetes import doctor, doctor_job, plan, policy
+from runspec_kubernetes import plan, policy
+from runspec_kubernetes.doctor import cluster as cluster_doctor, job as job_doctor
 from runspec_kubernetes.errors import Refused
 from runspec_kubernetes.options import KubernetesOptions
 from tests.unit.runspec_kubernetes.fake_cluster import FakeCluster, FakeStore
@@ -25,8 +26,8 @@ def cluster(options: KubernetesOptions, version: str = "v1.36.2", **labels: str)
 
 
 def examine(made: FakeCluster, nodes: int = 1) -> dict[str, Finding]:
-    asker = doctor.Examiner(made)
-    found = doctor.examine_cluster(asker, made.options, nodes)
+    asker = cluster_doctor.Examiner(made)
+    found = cluster_doctor.examine_cluster(asker, made.options, nodes)
     return {finding.what: finding for finding in found}
 
 
@@ -41,7 +42,7 @@ def examine_job(made: FakeCluster, **job: Any) -> dict[str, Finding]:
     spec = make(**job)
     facts = Facts(made.options)
     steps = plan.steps(spec, "n-abc123", facts)
-    found = doctor_job.examine(spec, facts, steps, doctor.Examiner(made))
+    found = job_doctor.examine(spec, facts, steps, cluster_doctor.Examiner(made))
     return {finding.what: finding for finding in found}
 
 
@@ -97,7 +98,7 @@ def test_a_namespace_that_is_missing_or_cannot_be_read() -> None:
 def test_the_pod_security_standard_of_the_namespace(
     level: str, options: dict[str, Any], good: bool
 ) -> None:
-    made = cluster(KubernetesOptions(**options), **{doctor.ENFORCED: level})
+    made = cluster(KubernetesOptions(**options), **{cluster_doctor.ENFORCED: level})
 
     assert (not bad(examine(made))) is good
 
@@ -109,7 +110,7 @@ def test_objects_that_the_profile_names() -> None:
     made = cluster(options)
     made.refuses["GET .*/secrets/"] = Refused("forbidden", code=403)
     made.objects["/apis/scheduling.k8s.io/v1/priorityclasses/low"] = {"metadata": {}}
-    queue = f"{doctor.QUEUES}/namespaces/default/localqueues/team"
+    queue = f"{cluster_doctor.QUEUES}/namespaces/default/localqueues/team"
     inactive = {"type": "Active", "status": "False", "message": "the cluster queue is missing"}
     made.objects[queue] = {"metadata": {}, "status": {"conditions": [inactive]}}
 

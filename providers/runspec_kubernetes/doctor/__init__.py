@@ -1,0 +1,1 @@
+"""What would stop a job on Kubernetes, before anything is made."""
