@@ -168,7 +168,13 @@ def _mpi(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
         return
     if decision.is_contained:
         hint = "set mpi: mpirun, or container: none"
-        yield Problem(at, "mpi: srun needs the command srun, which images do not have", hint)
+        what = "mpi: srun needs the command srun, which images do not have"
+        if decision.engine == "pyxis":
+            # Whether enroot mounts the socket of PMIx is the choice of whoever runs the cluster, and nothing tells it:
+            # https://github.com/NVIDIA/enroot/blob/master/conf/hooks/extra/50-slurm-pmi.sh
+            what += ", and a step of srun from outside gets a container of its own"
+            hint += ": see runspec docs slurm, MPI"
+        yield Problem(at, what, hint)
     plugins = resources.read_cluster(facts).get("mpi")
     if plugins is not None and plugin not in plugins:
         lacking = f"no {options.mpi_type}" if options.mpi_type else "neither pmix nor pmi2"

@@ -174,6 +174,10 @@ REFUSED: dict[str, Row] = {
     "srun inside of an image": (
         {**MPI, "container": IMAGE}, {"mpi": "srun"}, FOUND, ("provider",), "images do not have",
     ),
+    "ranks by srun in a container of Pyxis": (
+        {**MPI, "container": IMAGE}, {"mpi": "srun", "container": "pyxis"}, with_(containers=["pyxis"]), ("provider",),
+        "a container of its own",
+    ),
     "a shared folder that nobody named": (
         {"mounts": [{"name": "w", "source": "shared://work/a", "target": "/job/w"}]}, {}, FOUND,
         ("mounts", 0, "source"), "no shared folder 'work'",
