@@ -50,15 +50,17 @@ class Cluster(World):
                 if self.closed:
                     return
                 seen, self.soonest = self.version, float("inf")
-                self.step()
+            self.step()
             # Requests and pods get their turn between two rounds.
             time.sleep(0.001)
 
     def step(self) -> None:
-        """Have each controller look once. The lock is held."""
+        """Have each controller look once."""
         for step in self._steps:
             try:
-                step()
+                with self.lock:
+                    if not self.closed:
+                        step()
             except Exception:  # noqa: BLE001 - as controllers do, it says so and tries again
                 traceback.print_exc()
                 self.wake_in(IDLE_S)

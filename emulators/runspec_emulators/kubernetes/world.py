@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import datetime
 import itertools
 import threading
@@ -20,6 +19,15 @@ from runspec_emulators.kubernetes.settings import Settings
 Object = dict[str, Any]
 Key = tuple[str, str, str]
 """The resource in its long form (`jobs.batch`), the namespace and the name of an object."""
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of a JSON value. `copy.deepcopy` takes ten times as long."""
+    if isinstance(value, dict):
+        return {k: copied(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [copied(v) for v in value]
+    return value
 
 
 def now() -> str:
@@ -61,6 +69,8 @@ class World:
         self.ends: list[Callable[[], None]] = []
         """What ends the controllers and the pods."""
         self._numbers = itertools.count(1)
+        self._events: dict[tuple[str, str, str], str] = {}
+        """The names of events by the uid of an object, the reason and the message."""
 
     # What is there.
 
@@ -88,18 +98,18 @@ class World:
         before = kept.get(key)
         if before is not None and before == value:
             return before
-        value = copy.deepcopy(value)
-        value["metadata"]["resourceVersion"] = self._next()
-        kept[key] = value
-        self._tell("MODIFIED" if before else "ADDED", resource, value, before)
-        return value
+        fresh: Object = copied(value)
+        fresh["metadata"]["resourceVersion"] = self._next()
+        kept[key] = fresh
+        self._tell("MODIFIED" if before else "ADDED", resource, fresh, before)
+        return fresh
 
     def remove(self, resource: Resource, value: Object) -> Object:
         """Take an object away; its last version is what watches are told."""
         meta = value["metadata"]
         key = (meta.get("namespace", ""), meta["name"])
         before = self.objects[resource.names.resource].pop(key)
-        last = copy.deepcopy(value)
+        last: Object = copied(value)
         last["metadata"]["resourceVersion"] = self._next()
         self._tell("DELETED", resource, last, before)
         return last
@@ -111,9 +121,9 @@ class World:
         value = self.get(resource, namespace, name)
         if value is None:
             return None
-        value = copy.deepcopy(value)
-        how(value)
-        return self.put(resource, value)
+        changed: Object = copied(value)
+        how(changed)
+        return self.put(resource, changed)
 
     def _next(self) -> str:
         self.version += 1
@@ -149,13 +159,13 @@ class World:
         """
         meta = value["metadata"]
         namespace = meta.get("namespace") or "default"
-        for event in self.all(EVENTS, namespace):
-            same = (event["involvedObject"]["uid"], event["reason"], event["message"])
-            if same == (meta["uid"], reason, message):
-                count = {"count": event["count"] + 1, "lastTimestamp": now()}
-                self.put(EVENTS, {**event, **count})
-                return
-        name = f"{meta['name']}.{next(self._numbers):016x}"
+        same = (meta["uid"], reason, message)
+        event = self.get(EVENTS, namespace, self._events.get(same, ""))
+        if event is not None:
+            count = {"count": event["count"] + 1, "lastTimestamp": now()}
+            self.put(EVENTS, {**event, **count})
+            return
+        name = self._events[same] = f"{meta['name']}.{next(self._numbers):016x}"
         about = {
             "kind": resource.names.kind,
             "namespace": meta.get("namespace", ""),

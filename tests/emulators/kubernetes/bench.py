@@ -8,12 +8,12 @@ from typing import Any
 
 from runspec_emulators.frame.errors import ServiceError
 from runspec_emulators.kubernetes import service
-from runspec_emulators.kubernetes.api import access, requests
+from runspec_emulators.kubernetes.api import access, requests, schema
 from runspec_emulators.kubernetes.cluster import Cluster
 from runspec_emulators.kubernetes.errors import status_of
-from runspec_emulators.kubernetes.resources import PODS
+from runspec_emulators.kubernetes.resources import PODS, RESOURCES
 from runspec_emulators.kubernetes.settings import Settings
-from runspec_emulators.kubernetes.world import Object, set_condition
+from runspec_emulators.kubernetes.world import Object, World, set_condition
 
 PODS_PATH = "/api/v1/namespaces/default/pods"
 JOBS_PATH = "/apis/batch/v1/namespaces/default/jobs"
@@ -62,9 +62,8 @@ class Bench:
         return dict(value)
 
     def step(self, rounds: int = 4) -> None:
-        with self.cluster.lock:
-            for _ in range(rounds):
-                self.cluster.step()
+        for _ in range(rounds):
+            self.cluster.step()
 
     def pods(self) -> list[Object]:
         return list(self.get(PODS_PATH)["items"])
@@ -77,7 +76,8 @@ class Bench:
             status = changed["status"]
             status["phase"] = phase or ("Failed" if code else "Succeeded")
             state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed"}}
-            status["containerStatuses"] = [{"name": "job", "state": state}]
+            more = {"image": "x", "imageID": "x", "ready": False, "restartCount": 0}
+            status["containerStatuses"] = [{"name": "job", "state": state, **more}]
             for kind in conditions:
                 set_condition(status, kind, "True", "Test")
 
@@ -87,6 +87,21 @@ class Bench:
 
     def close(self) -> None:
         self.cluster.close()
+        if wrong := problems(self.cluster):
+            raise AssertionError(wrong)
+
+
+def problems(world: World) -> list[str]:
+    """Return in what the objects of a cluster, and those of its last changes, break the schemas of the server."""
+    plain = {resource.names.resource: resource for resource in RESOURCES}
+    kept = [(r, v) for r in RESOURCES for v in world.all(r)]
+    kept += [(plain[change.resource], change.value) for change in world.changes]
+    wrong = []
+    for resource, value in kept:
+        decoder = schema.Decoder(resource.names.kind, resource.version)
+        decoder.decode(value)
+        wrong += [*decoder.unknown, *(f"{c.field}: {c.message}" for c in decoder.causes)]
+    return sorted(set(wrong))
 
 
 def job(name: str = "j", **spec: Any) -> Object:

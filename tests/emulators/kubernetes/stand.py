@@ -10,6 +10,7 @@ from typing import Any
 from kubernetes import client, config, watch
 
 from runspec_emulators.kubernetes import Kubernetes
+from tests.emulators.kubernetes.bench import problems
 from tests.support.wait import until as until
 
 
@@ -82,6 +83,7 @@ class Stand:
         for api in self._clients:
             api.rest_client.pool_manager.clear()
         self.server.close()
+        assert problems(self.server.world) == []
         with warnings.catch_warnings():  # the client leaves websockets and broken connections open
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()

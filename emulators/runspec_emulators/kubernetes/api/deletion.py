@@ -6,13 +6,12 @@ https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-terminatio
 
 from __future__ import annotations
 
-import copy
 import datetime
 from typing import Any
 
 from runspec_emulators.kubernetes import errors
 from runspec_emulators.kubernetes.resources import NAMESPACES, PODS, Resource
-from runspec_emulators.kubernetes.world import Object, World, has_ended, is_terminating, now
+from runspec_emulators.kubernetes.world import Object, World, copied, has_ended, is_terminating, now
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 FINALIZERS = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
@@ -25,7 +24,7 @@ def delete(
     """Begin to delete an object; return its last version, and whether it is gone."""
     options = options or {}
     _check(resource, value, options)
-    value = copy.deepcopy(value)
+    value = copied(value)
     meta = value["metadata"]
     finalizer = FINALIZERS.get(options.get("propagationPolicy", ""))
     if finalizer and finalizer not in meta.setdefault("finalizers", []):

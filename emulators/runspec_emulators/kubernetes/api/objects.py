@@ -7,7 +7,7 @@ https://github.com/kubernetes/community/blob/master/contributors/devel/sig-archi
 from __future__ import annotations
 
 import base64
-import copy
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,9 +32,11 @@ from runspec_emulators.kubernetes.resources import (
     SECRETS,
     Resource,
 )
-from runspec_emulators.kubernetes.world import Object, World, is_terminating, now
+from runspec_emulators.kubernetes.world import Object, World, copied, is_terminating, now
 
 MOST_DATA = 1024 * 1024  # bytes of a ConfigMap or a Secret
+MOST_BYTES = 1_500_000
+"""--max-request-bytes of etcd: https://etcd.io/docs/v3.6/dev-guide/limit/"""
 SERVER_SETS = (
     "uid creationTimestamp generation deletionTimestamp deletionGracePeriodSeconds selfLink namespace name"
 ).split()
@@ -141,6 +143,8 @@ def add(
     if world.get(resource, meta.get("namespace", ""), meta["name"]) is not None:
         raise errors.already_exists(resource.names, meta["name"])
     admission.admit(world, resource, value)
+    if len(json.dumps(value)) > MOST_BYTES:
+        raise errors.refuse(500, "InternalError", "etcdserver: request is too large")
     return value if dry else world.put(resource, value)
 
 
@@ -237,10 +241,10 @@ def _replace(
         if name in old:
             meta[name] = old[name]
     if request.sub == "status":
-        value = {**copy.deepcopy(before), "status": value.get("status", {})}
+        value = {**copied(before), "status": value.get("status", {})}
         return value if request.is_dry else world.put(resource, value)
     if "status" in before:
-        value["status"] = copy.deepcopy(before["status"])
+        value["status"] = copied(before["status"])
     defaults.set_defaults(resource.names.kind, value)
     problems = [*causes, *check(resource, value), *_check_update(resource, value, before)]
     if problems:

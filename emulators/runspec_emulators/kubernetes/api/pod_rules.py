@@ -103,6 +103,10 @@ def _container(container: Object, at: str, volumes: set[str]) -> Iterator[Cause]
 
 
 def _variable(variable: Object, at: str) -> Iterator[Cause]:
+    name = variable.get("name", "")
+    if "=" in name or not (name.isascii() and name.isprintable()):
+        why = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+        yield errors.wrong(f"{at}.name", name, why)
     source = variable.get("valueFrom")
     if source is None:
         return

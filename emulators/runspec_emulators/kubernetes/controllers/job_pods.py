@@ -5,14 +5,12 @@ https://kubernetes.io/docs/concepts/workloads/controllers/job/#completion-mode
 
 from __future__ import annotations
 
-import copy
-
 from runspec_emulators.frame.errors import ServiceError
 from runspec_emulators.kubernetes.api import deletion, objects
 from runspec_emulators.kubernetes.api.defaults import PREFIX, TRACKING
 from runspec_emulators.kubernetes.controllers.indexes import INDEX
 from runspec_emulators.kubernetes.resources import JOBS, PODS
-from runspec_emulators.kubernetes.world import Object, World
+from runspec_emulators.kubernetes.world import Object, World, copied
 
 SOURCE = "job-controller"
 FAILURES = f"{PREFIX}job-index-failure-count"
@@ -26,7 +24,7 @@ def create(
 
     *counts* are the failures of its index until now, and those that were ignored.
     """
-    meta, template = job["metadata"], copy.deepcopy(job["spec"]["template"])
+    meta, template = job["metadata"], copied(job["spec"]["template"])
     labels = template["metadata"].get("labels") or {}
     annotations = template["metadata"].get("annotations") or {}
     spec = template["spec"]

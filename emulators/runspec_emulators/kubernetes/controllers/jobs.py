@@ -5,7 +5,6 @@ https://kubernetes.io/docs/concepts/workloads/controllers/job/
 
 from __future__ import annotations
 
-import copy
 import datetime
 import time
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from runspec_emulators.kubernetes.world import (
     Object,
     World,
     condition,
+    copied,
     has_ended,
     is_terminating,
     now,
@@ -100,7 +100,7 @@ class Controller:
             self._expire(job)
         else:
             tracked = self._tracked.setdefault(job["metadata"]["uid"], Tracked())
-            Round(self._world, copy.deepcopy(job), pods, tracked).run()
+            Round(self._world, copied(job), pods, tracked).run()
 
     def _expire(self, job: Object) -> None:
         """Delete a job whose time to live is over.

@@ -104,6 +104,8 @@ def _made(
 
 def _set_ready(status: Object, value: str, reason: str, message: str) -> None:
     set_condition(status, "Ready", value, reason, message)
+    for entry in status["conditions"]:  # of a node, it is called otherwise
+        entry["lastHeartbeatTime"] = entry.pop("lastProbeTime", now())
 
 
 class Controller:

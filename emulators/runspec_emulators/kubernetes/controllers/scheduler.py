@@ -3,14 +3,16 @@
 https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/,
 https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/. The form of its messages:
 https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/,
-https://github.com/NVIDIA/k8s-device-plugin/issues/421
+https://github.com/NVIDIA/k8s-device-plugin/issues/421, https://github.com/NVIDIA/k8s-device-plugin/issues/430
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Self
 
 from runspec_emulators.kubernetes.api import deletion, quantity
 from runspec_emulators.kubernetes.controllers import taints
@@ -31,14 +33,34 @@ NO_HELP = "Preemption is not helpful for scheduling"
 NO_VICTIMS = "No preemption victims found for incoming pod"
 
 
+@dataclass
+class Taken:
+    """What runs on a node, and what it requests in all."""
+
+    pods: list[Object] = field(default_factory=list)
+    used: dict[str, Fraction] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pods: Iterable[Object]) -> Self:
+        taken = cls()
+        for pod in pods:
+            taken.add(pod)
+        return taken
+
+    def add(self, pod: Object) -> None:
+        self.pods.append(pod)
+        for name, number in quantity.of_pod(pod["spec"]).items():
+            self.used[name] = self.used.get(name, Fraction(0)) + number
+
+
 def sync(world: World) -> None:
     """Bind the pods that can be, by priority and age. The lock of the world is held."""
     waiting = []
-    running: dict[str, list[Object]] = {}
+    running: dict[str, Taken] = {}
     for pod in world.all(PODS):
         if pod["spec"].get("nodeName"):
             if not has_ended(pod):
-                running.setdefault(pod["spec"]["nodeName"], []).append(pod)
+                running.setdefault(pod["spec"]["nodeName"], Taken()).add(pod)
         elif (
             not is_terminating(pod) and not has_ended(pod) and pod["spec"]["schedulerName"] == NAME
         ):
@@ -50,9 +72,7 @@ def sync(world: World) -> None:
             _schedule(world, pod, nodes, running)
 
 
-def _schedule(
-    world: World, pod: Object, nodes: list[Object], running: dict[str, list[Object]]
-) -> None:
+def _schedule(world: World, pod: Object, nodes: list[Object], running: dict[str, Taken]) -> None:
     missing = _missing_claim(world, pod)
     if missing is not None:
         said = f'persistentvolumeclaim "{missing}" not found'
@@ -60,13 +80,13 @@ def _schedule(
         _refuse(world, pod, f"{none}{said}. preemption: {none}{len(nodes)} {NO_HELP}.")
         return
     why = {
-        n["metadata"]["name"]: problems(pod, n, running.get(n["metadata"]["name"], []))
+        n["metadata"]["name"]: problems(pod, n, running.get(n["metadata"]["name"], Taken()))
         for n in nodes
     }
     fitting = [name for name, reasons in why.items() if not reasons]
     if fitting:
-        name = min(fitting, key=lambda n: (len(running.get(n, [])), n))
-        running.setdefault(name, []).append(_bind(world, pod, name))
+        name = min(fitting, key=lambda n: (len(running.get(n, Taken()).pods), n))
+        running.setdefault(name, Taken()).add(_bind(world, pod, name))
         return
     helped = _preempt(world, pod, nodes, running)
     _refuse(world, pod, message(why), helped)
@@ -80,7 +100,7 @@ def _missing_claim(world: World, pod: Object) -> str | None:
     return None
 
 
-def problems(pod: Object, node: Object, running: list[Object]) -> list[str]:
+def problems(pod: Object, node: Object, running: Taken) -> list[str]:
     """Return why a pod does not fit on a node; empty if it does."""
     if node["spec"].get("unschedulable"):
         return ["node(s) were unschedulable"]
@@ -93,16 +113,12 @@ def problems(pod: Object, node: Object, running: list[Object]) -> list[str]:
     return [*_lacking(pod, node, running)]
 
 
-def _lacking(pod: Object, node: Object, running: list[Object]) -> Iterable[str]:
+def _lacking(pod: Object, node: Object, running: Taken) -> Iterable[str]:
     room = {k: quantity.read(v) for k, v in node["status"]["allocatable"].items()}
-    if len(running) + 1 > room.get("pods", Fraction(110)):
+    if len(running.pods) + 1 > room.get("pods", Fraction(110)):
         yield "Too many pods"
-    used: dict[str, Fraction] = {}
-    for other in running:
-        for name, number in quantity.of_pod(other["spec"]).items():
-            used[name] = used.get(name, Fraction(0)) + number
     for name, number in quantity.of_pod(pod["spec"]).items():
-        if number and number + used.get(name, Fraction(0)) > room.get(name, Fraction(0)):
+        if number and number + running.used.get(name, Fraction(0)) > room.get(name, Fraction(0)):
             yield f"Insufficient {name}"
 
 
@@ -151,7 +167,7 @@ def _refuse(world: World, pod: Object, text: str, nominated: str | None = None) 
 
 
 def _preempt(
-    world: World, pod: Object, nodes: list[Object], running: dict[str, list[Object]]
+    world: World, pod: Object, nodes: list[Object], running: dict[str, Taken]
 ) -> str | None:
     """Delete pods of lower priority if that makes room; return the node that gets it."""
     priority = pod["spec"].get("priority", 0)
@@ -159,14 +175,14 @@ def _preempt(
         return None
     for node in nodes:
         name = node["metadata"]["name"]
-        here = running.get(name, [])
+        here = running.get(name, Taken()).pods
         lower = [
             p for p in here if p["spec"].get("priority", 0) < priority and not is_terminating(p)
         ]
         lower.sort(key=lambda p: p["spec"].get("priority", 0))
         for count in range(1, len(lower) + 1):
             victims = lower[:count]
-            if not problems(pod, node, [p for p in here if p not in victims]):
+            if not problems(pod, node, Taken.of(p for p in here if p not in victims)):
                 for victim in victims:
                     evict(world, victim, "PreemptionByScheduler", PREEMPTED)
                     said = f"Preempted by pod {pod['metadata']['uid']} on node {name}"

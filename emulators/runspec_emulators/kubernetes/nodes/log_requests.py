@@ -96,7 +96,7 @@ def _wanted(request: Request) -> Wanted:
             moment = read_time(since).astimezone(datetime.UTC)
         except ValueError as exc:
             raise errors.bad_request(f'parsing time "{since}": cannot parse') from exc
-        # The server passes the time to the kubelet in whole seconds.
+        # The server passes it on in whole seconds: https://github.com/kubernetes/kubernetes/issues/92389
         begin = moment.strftime("%Y-%m-%dT%H:%M:%S").encode()
     return Wanted(request.is_set("timestamps"), begin, tail, limit, request.is_set("follow"))
 
