@@ -107,7 +107,7 @@ def _spec(decision: Decision, spec: Spec, run: str) -> dict[str, Any]:
         "backoffLimitPerIndex": decision.attempts - 1,
         "podFailurePolicy": {"rules": _rules(decision)},
         "template": {
-            "metadata": {"labels": {**labels(decision.options, run)}, **_annotations(decision)},
+            "metadata": {"labels": _pod_labels(decision, run), **_annotations(decision)},
             "spec": _pod(decision, spec, run),
         },
     }
@@ -118,6 +118,17 @@ def _spec(decision: Decision, spec: Spec, run: str) -> dict[str, Any]:
     if decision.options.queue:
         body["suspend"] = True
     return body
+
+
+def _pod_labels(decision: Decision, run: str) -> dict[str, str]:
+    """Return the labels of pods; by one of them, Azure gives a pod the identity of its service account.
+
+    https://azure.github.io/azure-workload-identity/docs/topics/service-account-labels-and-annotations.html
+    """
+    options = decision.options
+    by_identity = options.service_account and not options.store_keys
+    azure = by_identity and (options.store or "").startswith("az:")
+    return {**labels(options, run), **({"azure.workload.identity/use": "true"} if azure else {})}
 
 
 def _annotations(decision: Decision) -> dict[str, Any]:

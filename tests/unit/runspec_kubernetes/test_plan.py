@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.unit.runspec_kubernetes.plans import (
@@ -131,3 +133,19 @@ def test_an_image_of_this_machine_gives_way_to_packages() -> None:
         for container in (image, {**image, "requirements": ["numpy"]})
     ]
     assert found == ["localhost/mine:1", "docker.io/library/python:3.11-slim"]
+
+
+@pytest.mark.parametrize(
+    "profile,expected",
+    [
+        ({"store": "az://jobstore/jobs/r", "service_account": "job"}, "true"),
+        ({"store": "az://jobstore/jobs/r"}, None),
+        ({**STORE, "service_account": "job"}, None),
+    ],
+)
+def test_azure_gives_pods_the_identity_of_their_service_account_by_a_label(
+    profile: dict[str, Any], expected: str | None
+) -> None:
+    found = job_of(profile)["template"]["metadata"]["labels"]
+
+    assert found.get("azure.workload.identity/use") == expected
