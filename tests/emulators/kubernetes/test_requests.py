@@ -52,9 +52,9 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "Invalid value: -1: must be greater than or equal to 0",
     ),
     (
-        {"activeDeadlineSeconds": 0},
+        {"activeDeadlineSeconds": -1},
         "activeDeadlineSeconds",
-        "Invalid value: 0: must be greater than 0",
+        "Invalid value: -1: must be greater than or equal to 0",
     ),
 ]
 

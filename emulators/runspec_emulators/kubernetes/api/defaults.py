@@ -44,18 +44,22 @@ def set_container(container: Object) -> None:
     tag = image.rpartition("/")[2].partition(":")[2]
     always = tag in ("", "latest") and "@" not in image
     container.setdefault("imagePullPolicy", "Always" if always else "IfNotPresent")
-    resources = container["resources"]
-    if resources.get("limits"):
-        # "If Requests is omitted for a container, it defaults to Limits if that is explicitly specified"
-        requests = resources.setdefault("requests", {})
-        for name, value in resources["limits"].items():
-            requests.setdefault(name, value)
     for port in container.get("ports") or ():
         port.setdefault("protocol", "TCP")
     for variable in container.get("env") or ():
         reference = variable.get("valueFrom", {}).get("fieldRef")
         if reference:
             reference.setdefault("apiVersion", "v1")
+
+
+def _set_requests(container: Object) -> None:
+    """Give a container of a pod its requests; those of a template have what is said of them alone."""
+    resources = container["resources"]
+    if resources.get("limits"):
+        # "If Requests is omitted for a container, it defaults to Limits if that is explicitly specified"
+        requests = resources.setdefault("requests", {})
+        for name, value in resources["limits"].items():
+            requests.setdefault(name, value)
 
 
 def set_job(value: Object) -> None:
@@ -91,6 +95,7 @@ def set_selector(value: Object) -> None:
     labels = spec["template"]["metadata"].setdefault("labels", {})
     for name, text in (("controller-uid", meta["uid"]), ("job-name", meta["name"])):
         labels[name] = labels[f"{PREFIX}{name}"] = text
+    meta["labels"] = meta.get("labels") or dict(labels)
     spec["selector"] = {"matchLabels": {f"{PREFIX}controller-uid": meta["uid"]}}
 
 
@@ -134,6 +139,8 @@ def set_namespace(value: Object) -> None:
 def _set_pod_object(value: Object) -> None:
     spec = value.setdefault("spec", {})
     set_pod(spec)
+    for container in [*spec.get("containers", ()), *(spec.get("initContainers") or ())]:
+        _set_requests(container)
     spec.setdefault("enableServiceLinks", True)
     spec.setdefault("serviceAccountName", "default")
     spec.setdefault("serviceAccount", spec["serviceAccountName"])

@@ -17,7 +17,8 @@ Object = dict[str, Any]
 IMMUTABLE = "field is immutable"
 MOST_PARALLEL = 100_000  # "`.spec.parallelism` must be less than or equal to 10^5"
 COUNTS = (
-    "parallelism completions backoffLimit backoffLimitPerIndex maxFailedIndexes ttlSecondsAfterFinished"
+    "parallelism completions backoffLimit backoffLimitPerIndex maxFailedIndexes ttlSecondsAfterFinished "
+    "activeDeadlineSeconds"
 ).split()
 DIRECTIVES = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
 
@@ -28,10 +29,6 @@ def check(value: Object) -> Iterator[Cause]:
     for field in COUNTS:
         if spec.get(field, 0) < 0:
             yield errors.wrong(f"spec.{field}", spec[field], "must be greater than or equal to 0")
-    if "activeDeadlineSeconds" in spec and spec["activeDeadlineSeconds"] < 1:
-        yield errors.wrong(
-            "spec.activeDeadlineSeconds", spec["activeDeadlineSeconds"], "must be greater than 0"
-        )
     indexed = spec.get("completionMode") == "Indexed"
     if indexed:
         yield from _indexed(spec, name)

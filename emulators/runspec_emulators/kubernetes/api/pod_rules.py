@@ -18,6 +18,11 @@ FIELDS = re.compile(
     r"metadata\.(name|namespace|uid|labels\['[^']+'\]|annotations\['[^']+'\])|"
     r"spec\.(nodeName|serviceAccountName)|status\.(hostIP|hostIPs|podIP|podIPs)"
 )
+MOST_ID = 2**31 - 1
+# The order in which the server looks for the types of a volume: validateVolumeSource in pkg/apis/core/validation
+KINDS = (
+    "emptyDir hostPath secret nfs persistentVolumeClaim downwardAPI configMap projected csi ephemeral"
+).split()
 NOT_INTEGER = "must be an integer"
 GPU_EQUAL = "Limit must be set for non overcommitable resources"
 
@@ -47,6 +52,8 @@ def check_spec(spec: Object, at: str, restart: tuple[str, ...] = ()) -> Iterator
             for problem in names.label_problems(spec[name]):
                 yield errors.wrong(f"{at}.{name}", spec[name], problem)
     yield from names.check_labels(spec.get("nodeSelector") or {}, f"{at}.nodeSelector")
+    yield from _users(spec.get("securityContext") or {}, f"{at}.securityContext")
+    yield from _tolerations(spec.get("tolerations") or [], f"{at}.tolerations")
     volumes = yield from _volumes(spec.get("volumes") or [], f"{at}.volumes")
     if not spec.get("containers"):
         if "containers" in spec:
@@ -62,6 +69,26 @@ def check_spec(spec: Object, at: str, restart: tuple[str, ...] = ()) -> Iterator
             yield from _container(container, place, volumes)
 
 
+def _tolerations(tolerations: list[Object], at: str) -> Iterator[Cause]:
+    for number, toleration in enumerate(tolerations):
+        place = f"{at}[{number}]"
+        if toleration.get("operator") == "Exists" and toleration.get("value"):
+            why = "value must be empty when `operator` is 'Exists'"
+            yield errors.wrong(f"{place}.operator", toleration, why)
+        effect = toleration.get("effect", "")
+        if "tolerationSeconds" in toleration and effect != "NoExecute":
+            why = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+            yield errors.wrong(f"{place}.effect", effect, why)
+
+
+def _users(context: Object, at: str) -> Iterator[Cause]:
+    for name in ("runAsUser", "runAsGroup", "fsGroup"):
+        if not 0 <= context.get(name, 0) <= MOST_ID:
+            yield errors.wrong(
+                f"{at}.{name}", context[name], f"must be between 0 and {MOST_ID}, inclusive"
+            )
+
+
 def _twice(field: str, value: Any) -> Cause:
     return Cause("FieldValueDuplicate", field, f"Duplicate value: {errors.quoted(value)}")
 
@@ -75,9 +102,11 @@ def _volumes(volumes: list[Object], at: str) -> Generator[Cause, None, set[str]]
         if name in seen:
             yield _twice(f"{place}.name", name)
         seen.add(name)
-        kinds = set(volume) - {"name"}
-        if len(kinds) > 1:
-            yield errors.not_allowed(place, "may not specify more than 1 volume type")
+        kinds = [kind for kind in KINDS if kind in volume]
+        kinds += sorted(set(volume) - {"name", *kinds})
+        for kind in kinds[1:]:
+            why = "may not specify more than 1 volume type"
+            yield errors.not_allowed(f"{place}.{kind}", why)
     return seen
 
 
@@ -90,6 +119,7 @@ def _container(container: Object, at: str, volumes: set[str]) -> Iterator[Cause]
     yield from _resources(container.get("resources", {}), f"{at}.resources")
     for number, variable in enumerate(container.get("env") or ()):
         yield from _variable(variable, f"{at}.env[{number}]")
+    yield from _users(container.get("securityContext") or {}, f"{at}.securityContext")
     paths: set[str] = set()
     for number, mount in enumerate(container.get("volumeMounts") or ()):
         place = f"{at}.volumeMounts[{number}]"
@@ -100,12 +130,20 @@ def _container(container: Object, at: str, volumes: set[str]) -> Iterator[Cause]
         if path in paths:
             yield errors.wrong(f"{place}.mountPath", path, "must be unique")
         paths.add(path)
+        below = mount.get("subPath", "")
+        if ".." in below.split("/"):
+            yield errors.wrong(f"{at}.volumeMounts.subPath", below, "must not contain '..'")
 
 
 def _variable(variable: Object, at: str) -> Iterator[Cause]:
     name = variable.get("name", "")
-    if "=" in name or not (name.isascii() and name.isprintable()):
-        why = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+    if not name:
+        yield errors.required(f"{at}.name")
+    elif not re.fullmatch("[ -<>-~]+", name):
+        why = (
+            "a valid environment variable name must consist only of printable ASCII characters "
+            "other than '='"
+        )
         yield errors.wrong(f"{at}.name", name, why)
     source = variable.get("valueFrom")
     if source is None:
@@ -140,17 +178,20 @@ def _resources(resources: Object, at: str) -> Iterator[Cause]:
                 and name not in ("cpu", "memory", "ephemeral-storage")
                 and not name.startswith("hugepages-")
             ):
+                yield errors.wrong(
+                    place, name, "must be a standard resource type or fully qualified"
+                )
                 yield errors.wrong(place, name, "must be a standard resource for containers")
     for name, value in requests.items():
         place = f"{at}.requests"
-        if name in limits and quantity.read(value) > quantity.read(limits[name]):
-            yield errors.wrong(
-                place, value, f"must be less than or equal to {name} limit of {limits[name]}"
-            )
-        elif _extended(name) and name not in limits:
+        if _extended(name) and name not in limits:
             yield errors.required(f"{at}.limits", GPU_EQUAL)
         elif _extended(name) and quantity.read(value) != quantity.read(limits[name]):
             yield errors.wrong(place, value, f"must be equal to {name} limit of {limits[name]}")
+        elif name in limits and quantity.read(value) > quantity.read(limits[name]):
+            yield errors.wrong(
+                place, value, f"must be less than or equal to {name} limit of {limits[name]}"
+            )
 
 
 def _extended(name: str) -> bool:

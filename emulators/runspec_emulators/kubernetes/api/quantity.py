@@ -37,15 +37,19 @@ def read(value: Any) -> Fraction:
 
 
 def write(value: Fraction) -> str:
-    """Return a number as a quantity, in thousandths if need be, and in powers of 1024 where that is shorter.
+    """Return a number as a quantity, in thousandths if need be, and in the largest unit of which it is a multiple.
 
-    >>> write(Fraction(3, 2)), write(Fraction(2**31)), write(Fraction(0))
-    ('1500m', '2Gi', '0')
+    >>> write(Fraction(3, 2)), write(Fraction(2**31)), write(Fraction(0)), write(Fraction(5000))
+    ('1500m', '2Gi', '0', '5k')
     """
     if value.denominator != 1:
         return f"{-(-value * 1000 // 1)}m"
     number = value.numerator
     for suffix in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"):
+        scale = SCALES[suffix].numerator
+        if number and number % scale == 0:
+            return f"{number // scale}{suffix}"
+    for suffix in "EPTGMk":
         scale = SCALES[suffix].numerator
         if number and number % scale == 0:
             return f"{number // scale}{suffix}"
