@@ -57,8 +57,16 @@ def _label_part(part: str) -> Test:
     if match := _HAS.fullmatch(part):
         no, key = match.groups()
         return lambda labels: (key in labels) != bool(no)
-    said = f"unable to parse requirement: found '{part.strip()}', expected: in, notin, =, ==, !="
-    raise errors.bad_request(said)
+    raise errors.bad_request(_why_not(part))
+
+
+def _why_not(part: str) -> str:
+    """Return what the parser of selectors says of a part that it cannot read."""
+    if match := re.fullmatch(r"\s*\S+\s+(?:in|notin)\s+([^\s(]+).*", part):
+        return f"unable to parse requirement: found '{match[1]}' expected: '('"
+    if match := re.match(r"\s*[^=!\s]+\s*(?:==|=|!=)\s*[^=!\s]*\s*(==|=|!=|\S+)", part):
+        return f"found '{match[1]}', expected: ',' or 'end of string'"
+    return f"unable to parse requirement: found '{part.strip()}', expected: in, notin, =, ==, !="
 
 
 def field_test(plural: str, text: str) -> Test:
@@ -71,8 +79,11 @@ def field_test(plural: str, text: str) -> Test:
             raise errors.bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
         name, word, wanted = match.groups()
         if name not in known:
-            said = f'field selector "{text}": field label not supported: {name}'
-            raise errors.bad_request(f"Unable to find {plural} that match label selector, {said}")
+            raise errors.bad_request(
+                f"field label not supported: {name}"
+                if plural in FIELDS
+                else f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+            )
         tests.append((name, word, wanted))
     return lambda value: all((field(value, n) == w) == (word != "!=") for n, word, w in tests)
 
