@@ -40,8 +40,8 @@ class Cause(NamedTuple):
 def refuse(
     status: int, reason: str, message: str, details: dict[str, Any] | None = None
 ) -> ServiceError:
-    """Return an error; *details* are those of the Status."""
-    return ServiceError(status, reason, message, details=details or {})
+    """Return an error; *details* are those of the Status, which has none without them."""
+    return ServiceError(status, reason, message, details=details)
 
 
 def not_found(names: Names, name: str) -> ServiceError:
@@ -51,17 +51,28 @@ def not_found(names: Names, name: str) -> ServiceError:
 
 def no_path() -> ServiceError:
     message = "the server could not find the requested resource"
-    return refuse(404, "NotFound", message)
+    return refuse(404, "NotFound", message, {})
 
 
-def already_exists(names: Names, name: str) -> ServiceError:
+def no_method() -> ServiceError:
+    said = "the server does not allow this method on the requested resource"
+    return refuse(405, "MethodNotAllowed", said, {})
+
+
+def already_exists(names: Names, name: str, *, leaving: bool = False) -> ServiceError:
+    """Return the error of a name that is taken, by an object that is being deleted if it is *leaving*."""
     message = f'{names.resource} "{name}" already exists'
+    if leaving:
+        message = f"object is being deleted: {message}"
     return refuse(409, "AlreadyExists", message, names.details(name))
 
 
-def conflict(names: Names, name: str, why: str) -> ServiceError:
-    message = f'Operation cannot be fulfilled on {names.resource} "{name}": {why}'
-    return refuse(409, "Conflict", message, names.details(name))
+def conflict(names: Names, name: str, why: str, *, by_kind: bool = False) -> ServiceError:
+    """Return the error of an object that is not as expected; preconditions of a deletion name its kind."""
+    kind = f"{names.kind}.{names.group}" if names.group else names.kind
+    shown = kind if by_kind else names.resource
+    message = f'Operation cannot be fulfilled on {shown} "{name}": {why}'
+    return refuse(409, "Conflict", message, names.details(name, by_kind=by_kind))
 
 
 MODIFIED = (
@@ -94,6 +105,12 @@ def invalid(names: Names, name: str, causes: Sequence[Cause]) -> ServiceError:
     return refuse(422, "Invalid", f'{kind} "{name}" is invalid: {text}', details)
 
 
+def wrong_options(kind: str, cause: Cause, name: str = "") -> ServiceError:
+    """Return the error of the options of a request, such as "DeleteOptions"."""
+    group = "" if kind == "PodLogOptions" else "meta.k8s.io"
+    return invalid(Names(group, "", kind), name, [cause])
+
+
 def quoted(value: Any) -> str:
     """Return a value as messages about fields have it.
 
@@ -123,12 +140,14 @@ def not_allowed(field: str, why: str) -> Cause:
 
 def status_of(error: ServiceError) -> dict[str, Any]:
     """Return the Status that an error is answered with."""
-    details = dict(error.details.get("details") or {})
+    details = error.details.get("details")
     meta = error.details.get("meta") or {}
     shown: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": meta}
-    shown |= {"status": "Failure", "message": error.message, "reason": error.code}
-    if details:
-        shown["details"] = details
+    shown |= {"status": "Failure", "message": error.message}
+    if error.code:
+        shown["reason"] = error.code
+    if details is not None:
+        shown["details"] = dict(details)
     return {**shown, "code": error.status}
 
 

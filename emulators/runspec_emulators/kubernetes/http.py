@@ -110,7 +110,7 @@ class Handler(Serving):
         return [w.replace("\\", "\\\\").replace('"', '\\"') for w in warnings]
 
     def refusal(self, error: ServiceError, service: str) -> Reply:
-        wait = error.details.get("details", {}).get("retryAfterSeconds")
+        wait = (error.details.get("details") or {}).get("retryAfterSeconds")
         more = {"Retry-After": str(wait)} if wait and error.status == 429 else {}
         return said(error.status, status_of(error), {**JSON, **more})
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from runspec_emulators.kubernetes import errors
 from runspec_emulators.kubernetes.api.requests import Request
+from runspec_emulators.kubernetes.errors import Names
 from runspec_emulators.kubernetes.resources import ACCESS_REVIEWS, RULES_REVIEWS
 from runspec_emulators.kubernetes.settings import Settings
 
@@ -81,8 +82,24 @@ def authorize(user: User, request: Request, verb: str = "") -> None:
     raise errors.forbidden(names, action.name, why)
 
 
+def _check_review(request: Request, value: dict[str, Any]) -> None:
+    spec, names = value.get("spec", {}), request.resource.names
+    if request.resource is RULES_REVIEWS:
+        if not spec.get("namespace"):
+            raise errors.bad_request("no namespace on request")
+        return
+    unnamed = Names(names.group, names.plural, "")
+    if value.get("metadata"):
+        cause = errors.wrong("metadata", value["metadata"], "must be empty")
+        raise errors.invalid(unnamed, "", [cause])
+    if ("resourceAttributes" in spec) == ("nonResourceAttributes" in spec):
+        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        raise errors.invalid(unnamed, "", [errors.wrong("spec.resourceAttributes", None, why)])
+
+
 def review(user: User, request: Request, value: dict[str, Any]) -> dict[str, Any]:
-    """Return a review with its answer."""
+    """Return a review with its answer; raise ServiceError if it asks for nothing."""
+    _check_review(request, value)
     if request.resource is RULES_REVIEWS:
         namespace = value.get("spec", {}).get("namespace", "")
         rules = [

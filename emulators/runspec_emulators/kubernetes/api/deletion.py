@@ -10,12 +10,12 @@ import datetime
 from typing import Any
 
 from runspec_emulators.kubernetes import errors
-from runspec_emulators.kubernetes.resources import NAMESPACES, PODS, Resource
+from runspec_emulators.kubernetes.resources import JOBS, NAMESPACES, PODS, Resource
 from runspec_emulators.kubernetes.world import Object, World, copied, has_ended, is_terminating, now
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 FINALIZERS = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
-POLICIES = ("Background", "Foreground", "Orphan")
+POLICIES = ("Foreground", "Background", "Orphan")
 
 
 def delete(
@@ -37,6 +37,28 @@ def delete(
     if is_terminating(value) and meta.get("deletionGracePeriodSeconds", 0) <= grace:
         return world.put(resource, value), False
     return world.put(resource, _marked(value, grace)), False
+
+
+def check_options(options: dict[str, Any]) -> None:
+    """Raise ServiceError if it is not clear what becomes of dependents."""
+    policy = options.get("propagationPolicy")
+    if policy is not None and "orphanDependents" in options:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        cause = errors.wrong("propagationPolicy", policy, why)
+    elif policy is not None and policy not in POLICIES:
+        cause = errors.unsupported("propagationPolicy", policy, [*POLICIES, "nil"])
+    else:
+        return
+    raise errors.wrong_options("DeleteOptions", cause)
+
+
+def default_policy(resource: Resource, options: dict[str, Any]) -> str | None:
+    """Return the policy of a deletion that names none: jobs of batch/v1 leave their pods.
+
+    See DefaultGarbageCollectionPolicy in pkg/registry/batch/job/strategy.go; a real server does so.
+    """
+    orphan = options.get("orphanDependents", resource is JOBS)
+    return "Orphan" if orphan else None
 
 
 def _marked(value: Object, grace: int) -> Object:
@@ -62,14 +84,6 @@ def _grace(resource: Resource, value: Object, options: dict[str, Any]) -> int:
 
 def _check(resource: Resource, value: Object, options: dict[str, Any]) -> None:
     names, meta = resource.names, value["metadata"]
-    policy = options.get("propagationPolicy")
-    if policy is not None and policy not in POLICIES:
-        cause = errors.unsupported("propagationPolicy", policy, [*POLICIES, "nil"])
-        raise errors.refuse(
-            422,
-            "Invalid",
-            f'DeleteOptions.meta.k8s.io "" is invalid: {cause.field}: {cause.message}',
-        )
     wanted = options.get("preconditions") or {}
     uid = wanted.get("uid")
     if uid is not None and uid != meta["uid"]:
@@ -77,14 +91,14 @@ def _check(resource: Resource, value: Object, options: dict[str, Any]) -> None:
             f"the UID in the precondition ({uid}) does not match the UID in record ({meta['uid']}). "
             "The object might have been deleted and then recreated"
         )
-        raise errors.conflict(names, meta["name"], why)
+        raise errors.conflict(names, meta["name"], why, by_kind=True)
     version = wanted.get("resourceVersion")
     if version is not None and version != meta["resourceVersion"]:
         why = (
             f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record "
             f"({meta['resourceVersion']}). The object might have been modified"
         )
-        raise errors.conflict(names, meta["name"], why)
+        raise errors.conflict(names, meta["name"], why, by_kind=True)
 
 
 def settle(world: World, resource: Resource, value: Object) -> bool:

@@ -39,11 +39,16 @@ def chosen(world: World, request: Request) -> list[Object]:
 
 def page(world: World, request: Request) -> Object:
     """Return a list of objects, or a page of it."""
-    check_version(world, request)
+    _check_match(request)
+    asked = check_version(world, request)
     limit, fits = request.number("limit") or 0, test_of(request)
     most = world.settings.page
     limit = min(limit, most) if limit and most else limit or most
     version, start = world.version, ("", "")
+    if request.option("resourceVersionMatch") == "Exact":
+        version = asked
+        if version < world.forgotten:
+            raise errors.gone(f"The resourceVersion for the provided list is too old: {version}")
     if request.option("continue"):
         version, start = _read_token(request.option("continue"))
         version = version if version > 0 else world.version
@@ -64,8 +69,24 @@ def page(world: World, request: Request) -> Object:
         "kind": request.resource.list_kind,
         "apiVersion": request.resource.api_version,
         "metadata": meta,
-        "items": [kept[k] for k in shown],
+        "items": [_item(kept[k]) for k in shown],
     }
+
+
+def _item(value: Object) -> Object:
+    """Return an object as lists have it: without a kind and a version, which the list itself has."""
+    return {k: v for k, v in value.items() if k not in ("apiVersion", "kind")}
+
+
+def _check_match(request: Request) -> None:
+    """Raise ServiceError if a rule for versions is given where it says nothing."""
+    rule, version = request.option("resourceVersionMatch"), request.option("resourceVersion")
+    if request.option("continue") and version not in ("", "0"):
+        raise errors.bad_request("specifying resource version is not allowed when using continue")
+    if rule and not version:
+        why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        cause = errors.not_allowed("resourceVersionMatch", why)
+        raise errors.wrong_options("ListOptions", cause)
 
 
 def check_version(world: World, request: Request) -> int:

@@ -46,6 +46,8 @@ KEY_WRONG = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
     f"'KEY_NAME',  or 'key-name', regex used for validation is '{_KEY}')"
 )
+FINALIZERS = ("foregroundDeletion", "kubernetes", "orphan")
+FINALIZER_WRONG = "name is neither a standard finalizer name nor is it fully qualified"
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 ANNOTATIONS = 256 * 1024  # bytes of all annotations of an object
 OF_KIND = {"Service": "old", "Namespace": "label"}
@@ -112,6 +114,9 @@ def check_metadata(kind: str, meta: Mapping[str, Any]) -> Iterator[Cause]:
     else:
         for problem in name_problems(kind, name):
             yield errors.wrong("metadata.name", name, problem)
+    for number, finalizer in enumerate(meta.get("finalizers") or ()):
+        if finalizer not in FINALIZERS and "/" not in finalizer:
+            yield errors.wrong(f"metadata.finalizers[{number}]", finalizer, FINALIZER_WRONG)
     yield from check_labels(meta.get("labels") or {}, "metadata.labels")
     annotations = meta.get("annotations") or {}
     for key in annotations:

@@ -14,6 +14,7 @@ from typing import Any
 from runspec_emulators.kubernetes import errors
 from runspec_emulators.kubernetes.api import (
     admission,
+    decoding,
     defaults,
     deletion,
     job_rules,
@@ -25,6 +26,7 @@ from runspec_emulators.kubernetes.api import (
 from runspec_emulators.kubernetes.api.requests import Request
 from runspec_emulators.kubernetes.errors import Cause
 from runspec_emulators.kubernetes.resources import (
+    ACCOUNTS,
     CONFIG_MAPS,
     JOBS,
     NAMESPACES,
@@ -56,40 +58,6 @@ WITH_STATUS = (
 )
 
 
-def decode(request: Request, given: Any) -> tuple[Object, list[Cause]]:
-    """Return the object of a body, and what its schema has against it. Unknown fields are errors or warnings."""
-    resource = request.resource
-    kind, version = resource.names.kind, resource.version
-    if not isinstance(given, dict):
-        raise errors.bad_request(
-            f"couldn't get version/kind; json parse error: {type(given).__name__}"
-        )
-    said = (given.get("apiVersion", resource.api_version), given.get("kind", kind))
-    if said != (resource.api_version, kind):
-        why = f"{kind} in version {said[0]!r} cannot be handled as a {kind}: no kind {said[1]!r}"
-        raise errors.bad_request(why.replace("'", '"'))
-    decoder = schema.Decoder(kind, version)
-    value = decoder.decode(given)
-    mode = request.option("fieldValidation", "Warn")
-    if mode not in ("Strict", "Warn", "Ignore"):
-        cause = errors.unsupported("fieldValidation", mode, ["Ignore", "Strict", "Warn"])
-        raise errors.refuse(422, "Invalid", f"{cause.field}: {cause.message}")
-    if decoder.unknown and mode == "Strict":
-        why = f"strict decoding error: {', '.join(decoder.unknown)}"
-        raise errors.bad_request(
-            f'{kind} in version "{version}" cannot be handled as a {kind}: {why}'
-        )
-    if mode == "Warn":
-        request.warnings += decoder.unknown
-    meta = value.get("metadata", {})
-    return {
-        "apiVersion": resource.api_version,
-        "kind": kind,
-        **value,
-        "metadata": meta,
-    }, decoder.causes
-
-
 def read(world: World, request: Request) -> Object:
     value = world.get(request.resource, request.namespace, request.name)
     if value is None:
@@ -99,10 +67,16 @@ def read(world: World, request: Request) -> Object:
 
 def create(world: World, request: Request) -> Object:
     """Return the object that was created from the body of a request."""
-    value, causes = decode(request, request.json())
+    value, causes = decoding.decode(request, request.document())
+    if value["metadata"].get("resourceVersion"):
+        said = "resourceVersion should not be set on objects to be created"
+        raise errors.refuse(500, "", said)
     if request.resource.namespaced:
         _check_namespace(world, request, value)
-    return add(world, request.resource, value, request.namespace, causes, dry=request.is_dry)
+    made = add(world, request.resource, value, request.namespace, causes, dry=request.is_dry)
+    if request.resource is NAMESPACES and not request.is_dry:
+        _add_account(world, made["metadata"]["name"])
+    return made
 
 
 def add(
@@ -140,12 +114,23 @@ def add(
     problems = [*(causes or ()), *check(resource, value)]
     if problems:
         raise errors.invalid(resource.names, meta.get("name", ""), problems)
-    if world.get(resource, meta.get("namespace", ""), meta["name"]) is not None:
-        raise errors.already_exists(resource.names, meta["name"])
+    taken = world.get(resource, meta.get("namespace", ""), meta["name"])
+    if taken is not None:
+        raise errors.already_exists(resource.names, meta["name"], leaving=is_terminating(taken))
     admission.admit(world, resource, value)
     if len(json.dumps(value)) > MOST_BYTES:
         raise errors.refuse(500, "InternalError", "etcdserver: request is too large")
     return value if dry else world.put(resource, value)
+
+
+def _add_account(world: World, namespace: str) -> None:
+    """Make what a controller makes in each namespace, and pods need.
+
+    https://kubernetes.io/docs/concepts/security/service-accounts/#default-service-accounts
+    """
+    meta = {"name": "default", "namespace": namespace, "uid": world.new_uid()}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount"}
+    world.put(ACCOUNTS, {**account, "metadata": {**meta, "creationTimestamp": now()}})
 
 
 def _quality(pod: Object) -> str:
@@ -172,7 +157,11 @@ def _check_namespace(world: World, request: Request, value: Object) -> None:
         raise errors.not_found(NAMESPACES.names, request.namespace)
     if is_terminating(namespace):
         why = f"unable to create new content in namespace {request.namespace} because it is being terminated"
-        raise errors.forbidden(request.resource.names, value["metadata"].get("name", ""), why)
+        error = errors.forbidden(request.resource.names, value["metadata"].get("name", ""), why)
+        message = f"namespace {request.namespace} is being terminated"
+        cause = {"reason": "NamespaceTerminating", "message": message}
+        error.details["details"]["causes"] = [{**cause, "field": "metadata.namespace"}]
+        raise error
 
 
 def check(resource: Resource, value: Object) -> Iterator[Cause]:
@@ -187,13 +176,12 @@ def check(resource: Resource, value: Object) -> Iterator[Cause]:
 
 
 def _check_data(resource: Resource, value: Object) -> Iterator[Cause]:
-    size, seen = 0, set[str]()
+    size = 0
     for field in ("data", "binaryData"):
         data = value.get(field) or {}
         yield from names.check_keys(data, field)
-        for key in data.keys() & seen:
-            yield errors.wrong(f"{field}[{key}]", key, "duplicate of key present in data")
-        seen |= data.keys()
+        for key in data.keys() & (value.get("binaryData") or {}) if field == "data" else ():
+            yield errors.wrong(f"data[{key}]", key, "duplicate of key present in binaryData")
         coded = field == "binaryData" or resource is SECRETS
         size += sum(len(base64.b64decode(v) if coded else v.encode()) for v in data.values())
     if size > MOST_DATA:
@@ -207,13 +195,8 @@ def _check_data(resource: Resource, value: Object) -> Iterator[Cause]:
 def update(world: World, request: Request) -> Object:
     """Replace an object, or its status."""
     before = read(world, request)
-    value, causes = decode(request, request.json())
-    name = value["metadata"].get("name", "")
-    if name != request.name:
-        said = (
-            f"the name of the object ({name}) does not match the name on the URL ({request.name})"
-        )
-        raise errors.bad_request(said)
+    value, causes = decoding.decode(request, request.document())
+    decoding.check_name(request, value)
     return _replace(world, request, before, value, causes)
 
 
@@ -221,7 +204,12 @@ def patch(world: World, request: Request) -> Object:
     before = read(world, request)
     kind = request.headers.get("content-type", "")
     patched = patches.apply(request.resource.names.kind, kind, before, request.json())
-    value, causes = decode(request, patched)
+    value, causes = decoding.decode(request, patched)
+    decoding.check_name(request, value)
+    uid = value["metadata"].get("uid")
+    if uid != before["metadata"]["uid"]:
+        cause = errors.wrong("metadata.uid", uid, "field is immutable")
+        raise errors.invalid(request.resource.names, request.name, [cause])
     return _replace(world, request, before, value, causes)
 
 
@@ -263,7 +251,11 @@ def _check_update(resource: Resource, value: Object, before: Object) -> Iterator
         old = before["metadata"].get("finalizers") or []
         added = [f for f in value["metadata"].get("finalizers") or () if f not in old]
         if added:
-            why = f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
+            listed = ", ".join(errors.quoted(finalizer) for finalizer in added)
+            why = (
+                "no new finalizers can be added if the object is being deleted, found new finalizers "
+                f"[]string{{{listed}}}"
+            )
             yield errors.not_allowed("metadata.finalizers", why)
     if resource is JOBS:
         yield from job_rules.check_update(value, before)
@@ -289,7 +281,8 @@ def _frozen(spec: Object) -> Object:
 def delete(world: World, request: Request) -> Object:
     """Delete the object of a request; return it, or a Status if it is gone."""
     resource = request.resource
-    value, gone = deletion.delete(world, resource, read(world, request), _options(request))
+    options = _options(request)
+    value, gone = deletion.delete(world, resource, read(world, request), options)
     if not gone or resource.names.plural in ("pods", "services", "namespaces"):
         return value
     details = {**resource.names.details(request.name), "uid": value["metadata"]["uid"]}
@@ -308,6 +301,10 @@ def _options(request: Request) -> dict[str, Any]:
         options.setdefault("gracePeriodSeconds", grace)
     if request.option("propagationPolicy"):
         options.setdefault("propagationPolicy", request.option("propagationPolicy"))
+    deletion.check_options(options)
+    policy = deletion.default_policy(request.resource, options)
+    if policy and "propagationPolicy" not in options:
+        options["propagationPolicy"] = policy
     return options
 
 

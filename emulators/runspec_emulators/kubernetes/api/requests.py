@@ -11,11 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from runspec_emulators.frame.errors import ServiceError
 from runspec_emulators.kubernetes import errors, resources
 from runspec_emulators.kubernetes.api import schema
 from runspec_emulators.kubernetes.resources import Resource
 
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+OPTIONS = {
+    "create": "CreateOptions",
+    "update": "UpdateOptions",
+    "patch": "PatchOptions",
+    "delete": "DeleteOptions",
+}
 BODY = 3 * 1024 * 1024  # bytes of a request
 
 
@@ -61,6 +68,31 @@ class Request:
     @property
     def is_dry(self) -> bool:
         return "All" in self.query.get("dryRun", [])
+
+    def check_dry(self) -> None:
+        """Raise ServiceError unless a dry run is all of one, or none."""
+        given = self.query.get("dryRun", [])
+        if self.verb in OPTIONS and given not in ([], ["All"]):
+            raise errors.wrong_options(
+                OPTIONS[self.verb], errors.unsupported("dryRun", given, ["All"])
+            )
+
+    def document(self) -> dict[str, Any]:
+        """Return the object in the body; raise ServiceError where there is none."""
+        why = "" if self.body.strip() else "unexpected end of JSON input (<empty>)"
+        given: Any = None
+        try:
+            given = None if why else self.json()
+        except ServiceError as exc:
+            if exc.status != 400:
+                raise
+            why = exc.message
+        if isinstance(given, dict):
+            return given
+        why = why or f"json: cannot unmarshal {type(given).__name__}"
+        kind = self.resource.names.kind
+        said = f"the object provided is unrecognized (must be of type {kind})"
+        raise errors.bad_request(f"{said}: couldn't get version/kind; json parse error: {why}")
 
     def json(self) -> Any:
         if len(self.body) > BODY:
@@ -111,6 +143,5 @@ def _verb(request: Request) -> str:
     if method == "DELETE" and not name:
         return "deletecollection"
     if (method == "POST") == bool(name and not request.sub) or (method != "POST" and not name):
-        said = "the server does not allow this method on the requested resource"
-        raise errors.refuse(405, "MethodNotAllowed", said)
+        raise errors.no_method()
     return VERBS[method]

@@ -16,15 +16,21 @@ from runspec_emulators.kubernetes.nodes.kubelet import Kubelet
 from runspec_emulators.kubernetes.nodes.logs import Log, Wanted, stamp
 from runspec_emulators.kubernetes.world import Object, World, read_time
 
+# What the kubelet says of a container that has no log: validateContainerLogStatus in pkg/kubelet/kubelet_pods.go
+WAITING = {
+    "ErrImagePull": "image can't be pulled",
+    "ImagePullBackOff": "trying and failing to pull image",
+}
 
-def stream(world: World, kubelet: Kubelet, request: Request) -> Iterator[bytes]:
-    """Return the parts of a log; raise ServiceError where there is none."""
+
+def stream(world: World, kubelet: Kubelet, request: Request) -> Iterator[bytes] | None:
+    """Return the parts of a log, or None if the pod has no node yet; raise ServiceError where there is none."""
     wanted = _wanted(request)
     with world.lock:
         pod = objects.read(world, request)
         name = container_of(request, pod)
         if not pod["spec"].get("nodeName"):
-            raise errors.bad_request(f"pod {request.name} does not have a host assigned")
+            return None
         run = kubelet.runs.get(pod["metadata"]["uid"])
         if run is not None and run.silent:
             place = f"{request.namespace}/{request.name}/{name}"
@@ -62,7 +68,8 @@ def container_of(request: Request, pod: Object) -> str:
 def _waits(pod: Object, name: str) -> str:
     for status in pod["status"].get("containerStatuses") or ():
         if status["name"] == name:
-            return str(status["state"].get("waiting", {}).get("reason", "ContainerCreating"))
+            reason = str(status["state"].get("waiting", {}).get("reason", "ContainerCreating"))
+            return WAITING.get(reason, reason)
     return "ContainerCreating"
 
 
@@ -71,10 +78,8 @@ def _wanted(request: Request) -> Wanted:
     since, seconds = request.option("sinceTime"), request.number("sinceSeconds")
     if since and seconds is not None:
         said = "at most one of `sinceTime` or `sinceSeconds` may be specified"
-        cause = errors.not_allowed("", said)
-        raise errors.refuse(
-            422, "Invalid", f'PodLogOptions "{request.name}" is invalid: {cause.message}'
-        )
+        cause = errors.not_allowed("[]", said)
+        raise errors.wrong_options("PodLogOptions", cause, request.name)
     limit, tail = request.number("limitBytes"), request.number("tailLines")
     for name, value, least in (
         ("limitBytes", limit, 1),
@@ -82,12 +87,9 @@ def _wanted(request: Request) -> Wanted:
         ("sinceSeconds", seconds, 1),
     ):
         if value is not None and value < least:
-            cause = errors.wrong(name, value, f"must be greater than or equal to {least}")
-            raise errors.refuse(
-                422,
-                "Invalid",
-                f'PodLogOptions "{request.name}" is invalid: {cause.field}: {cause.message}',
-            )
+            why = "must be greater than 0" if least else "must be greater than or equal to 0"
+            cause = errors.wrong(name, value, why)
+            raise errors.wrong_options("PodLogOptions", cause, request.name)
     begin = b""
     if seconds is not None:
         begin = stamp(time.time_ns() - seconds * 10**9)
