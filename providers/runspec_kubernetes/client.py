@@ -39,7 +39,7 @@ from runspec_kubernetes import lookup, shell, store as stores, timing
 from runspec_kubernetes.cleanup import OrphanFinder
 from runspec_kubernetes.errors import Refused
 from runspec_kubernetes.logs import Logs, PodStream
-from runspec_kubernetes.naming import CANCELLED
+from runspec_kubernetes.naming import ending
 from runspec_kubernetes.options import KubernetesOptions
 from runspec_kubernetes.session import MERGE, Session
 from runspec_kubernetes.status import Runs, is_cancelled
@@ -177,20 +177,14 @@ class KubernetesClient:
         return self.runs.status(run)
 
     def cancel(self, run: str) -> None:
-        """Suspend the Job, which ends its pods with their grace, and mark it; it never goes on.
-
-        https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job
-        """
         if self.store is not None:
             self.store.put_new(f"runs/{run}/claim", b"cancelled")
         job = self.runs.job(run)
         if job is None or is_cancelled(job) or job.get("status", {}).get("completionTime"):
             return
         lookup.refuse_foreign(job, run)
-        body = {
-            "metadata": {"uid": job["metadata"]["uid"], "annotations": {CANCELLED: "true"}},
-            "spec": {"suspend": True},
-        }
+        body = ending(job, "true")
+        body["metadata"]["uid"] = job["metadata"]["uid"]
         self.session.send(
             "PATCH",
             self.runs.path("jobs", run),

@@ -9,7 +9,7 @@ from runspec_agent.base import limits
 from runspec_jobs.provider import Mount, Scope, Spec, Step
 from runspec_kubernetes import store_layout
 from runspec_kubernetes.decision import Decision
-from runspec_kubernetes.naming import RUN_LABEL, create, delete, labels, literal
+from runspec_kubernetes.naming import QUEUE_LABEL, RUN_LABEL, create, delete, labels, literal
 from runspec_kubernetes.options import KubernetesOptions
 
 CONTAINER = "job"
@@ -28,7 +28,6 @@ FIELDS: Mapping[str, str] = {
     "RUNSPEC_FAILED": f"metadata.annotations['{FAILURES}']",
     "RUNSPEC_IGNORED": f"metadata.annotations['{IGNORED}']",
 }
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 MIB = 1 << 20
 AGAIN, LEFT, KILLED = 75, 143, 137  # exit codes after which another attempt may follow
 # The attempt is the number of pods of this index that have ended, plus one. Clusters that do not count them by index

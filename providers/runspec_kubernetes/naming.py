@@ -10,6 +10,7 @@ from runspec_kubernetes.options import KubernetesOptions
 
 RUN_LABEL = "runspec/run"
 MANAGED = {"app.kubernetes.io/managed-by": "runspec"}
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 CANCELLED = "runspec/cancelled"  # an annotation of a Job that was cancelled
 # The names and uids of what the API calls the kind of each collection.
 KINDS: Mapping[str, tuple[str, str]] = {
@@ -65,6 +66,21 @@ def delete(options: KubernetesOptions, kind: str, name: str, run: str | None = N
         "body": {"propagationPolicy": "Foreground"},
     }
     return Request("kubernetes", "delete", {**params, "run": run} if run else params)
+
+
+def ending(job: Mapping[str, Any], why: str) -> dict[str, Any]:
+    """Return the patch that marks a Job with *why*, and ends its pods with their grace; it never goes on.
+
+    Kueue starts a suspended Job again that it has admitted, so that a deadline ends one with a queue.
+
+    https://github.com/kubernetes-sigs/kueue/blob/main/pkg/controller/jobframework/reconciler.go ("Job admitted,
+    unsuspending"), https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job
+    """
+    queued = QUEUE_LABEL in (job["metadata"].get("labels") or {})
+    return {
+        "metadata": {"annotations": {CANCELLED: why}},
+        "spec": {"activeDeadlineSeconds": 1} if queued else {"suspend": True},
+    }
 
 
 def literal(text: str) -> str:

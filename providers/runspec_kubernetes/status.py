@@ -19,8 +19,7 @@ from runspec_jobs.provider.node_ends import AWAY, NodeEnds
 from runspec_jobs.provider.types import blamed, list_halted, tell_halted
 from runspec_kubernetes import attempts, reasons, store as stores
 from runspec_kubernetes.attempts import Pod
-from runspec_kubernetes.job import QUEUE_LABEL
-from runspec_kubernetes.naming import CANCELLED, RUN_LABEL, collection
+from runspec_kubernetes.naming import CANCELLED, QUEUE_LABEL, RUN_LABEL, collection
 from runspec_kubernetes.session import Session
 from runspec_kubernetes.store import RunStore
 from runspec_kubernetes.store_layout import RECORD

@@ -13,7 +13,7 @@ from runspec_jobs.provider import Conflict, Released, Seat, State
 from runspec_kubernetes import lookup, store as stores
 from runspec_kubernetes.attempts import Pod
 from runspec_kubernetes.errors import Refused
-from runspec_kubernetes.naming import CANCELLED
+from runspec_kubernetes.naming import ending
 from runspec_kubernetes.session import MERGE
 from runspec_kubernetes.status import NOT_NEEDED, Object, Runs, indexes_of, state_of
 from runspec_kubernetes.store import RunStore
@@ -94,7 +94,7 @@ class Stops:
         job = self.runs.job(run)
         if job is None or self.runs.elastic_end(run, record) is None:
             return ()
-        marked = {"metadata": {"annotations": {CANCELLED: NOT_NEEDED}}, "spec": {"suspend": True}}
+        marked = ending(job, NOT_NEEDED)
         if state_of(job, {}) is State.WAITING and not lookup.is_leaving(job):
             self._change(run, job, marked)
         pods = f"{len(alive)} {'pod' if len(alive) == 1 else 'pods'}"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from runspec_jobs.provider import Conflict, State
-from runspec_kubernetes.naming import CANCELLED
+from runspec_kubernetes.naming import CANCELLED, QUEUE_LABEL
 from runspec_kubernetes.task_stop import NEVER_BACK
 from tests.unit.runspec_kubernetes.fake_cluster import RUN, Fakes
 
@@ -116,3 +117,22 @@ def test_reconcile_ends_pods_that_wait_although_max_failed_tasks_have_failed(pha
     fakes.client.reconcile(RUN)
 
     assert [sent[0] for sent in fakes.cluster.sent] == (["DELETE"] if phase == "Pending" else [])
+
+
+@pytest.mark.parametrize(
+    "labels,spec",
+    [({}, {"suspend": True}), ({QUEUE_LABEL: "team-a"}, {"activeDeadlineSeconds": 1})],
+)
+def test_cancel_ends_a_job_so_that_nobody_starts_it_again(
+    labels: dict[str, str], spec: dict[str, Any]
+) -> None:
+    """Kueue starts a suspended Job again that it has admitted."""
+    fakes = Fakes()
+    job = fakes.add_job()
+    job["metadata"]["labels"] |= labels
+
+    fakes.client.cancel(RUN)
+
+    ((_, _, body),) = fakes.cluster.sent
+    assert body["spec"] == spec
+    assert job["metadata"]["annotations"] == {CANCELLED: "true"}
