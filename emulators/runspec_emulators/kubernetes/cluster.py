@@ -8,7 +8,14 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from runspec_emulators.kubernetes.controllers import garbage, jobs, node_states, quotas, scheduler
+from runspec_emulators.kubernetes.controllers import (
+    garbage,
+    jobs,
+    kueue,
+    node_states,
+    quotas,
+    scheduler,
+)
 from runspec_emulators.kubernetes.nodes.kubelet import Kubelet
 from runspec_emulators.kubernetes.settings import Settings
 from runspec_emulators.kubernetes.world import World
@@ -27,6 +34,7 @@ class Cluster(World):
         self.jobs = jobs.Controller(self)
         self.nodes = node_states.Controller(self, self.kubelet)
         self._steps: Sequence[Callable[[], None]] = (
+            lambda: kueue.sync(self),
             self.jobs.sync,
             lambda: garbage.sync(self),
             lambda: scheduler.sync(self),

@@ -61,6 +61,7 @@ RULES_REVIEWS = Resource(
     stored=False,
 )
 WORKLOADS = Resource(Names(KUEUE, "workloads", "Workload"), "v1beta1", True, ("wl",))
+LOCAL_QUEUES = Resource(Names(KUEUE, "localqueues", "LocalQueue"), "v1beta1", True, ("lq",))
 
 RESOURCES = (
     PODS,
@@ -79,6 +80,7 @@ RESOURCES = (
     ACCESS_REVIEWS,
     RULES_REVIEWS,
     WORKLOADS,
+    LOCAL_QUEUES,
 )
 
 SUBRESOURCES = {

@@ -28,7 +28,9 @@ class Settings(EmulatorSettings):
     """The nodes by name: `capacity` (resource -> quantity), `labels`, `taints`."""
     namespaces: tuple[str, ...] = ("default",)
     kueue: bool = False
-    """Whether the group of Kueue is there. Its objects are kept, and nothing admits them."""
+    """Whether Kueue is there. It starts the jobs of the local queues that there are."""
+    kueue_waits: str = ""
+    """Why Kueue starts none, such as "couldn't assign flavors to pod set main: ..."; empty: it does."""
     claims: Mapping[str, str] = field(default_factory=dict)
     """Folders of this machine that stand for persistent volume claims: NAMESPACE/NAME -> folder.
 

@@ -44,7 +44,9 @@ class Bench:
             body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         )
         try:
-            request = requests.read(method, path, {"content-type": kind}, data)
+            request = requests.read(
+                method, path, {"content-type": kind}, data, self.cluster.settings.kueue
+            )
             access.authorize(user, request)
             answer = service.answer(self.cluster, request, user)
         except ServiceError as exc:

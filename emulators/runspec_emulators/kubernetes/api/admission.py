@@ -12,6 +12,8 @@ from fractions import Fraction
 from runspec_emulators.kubernetes import errors
 from runspec_emulators.kubernetes.api import quantity
 from runspec_emulators.kubernetes.resources import (
+    JOBS,
+    KUEUE,
     LIMITS,
     NAMESPACES,
     PODS,
@@ -39,6 +41,10 @@ PLAIN = ("cpu", "memory", "ephemeral-storage")
 
 def set_values(world: World, resource: Resource, value: Object) -> None:
     """Set what admission sets: priorities, and the defaults of limit ranges. Raise ServiceError."""
+    if resource is JOBS and world.settings.kueue:
+        # Kueue's webhook: "Kueue will suspend the Job"
+        queue = (value["metadata"].get("labels") or {}).get(f"{KUEUE}/queue-name")
+        value["spec"]["suspend"] |= queue is not None
     if resource is not PODS:
         return
     spec, meta = value["spec"], value["metadata"]

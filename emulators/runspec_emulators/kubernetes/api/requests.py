@@ -112,7 +112,7 @@ def read(
     if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in ("status", "finalize"):
         namespace, rest = rest[1], rest[2:]
     resource = resources.find(group, version, rest[0]) if rest else None
-    known = resource is not None and (kueue or resource is not resources.WORKLOADS)
+    known = resource is not None and (kueue or resource.names.group != resources.KUEUE)
     if resource is None or not known or len(rest) > 3:
         raise errors.no_path()
     if bool(namespace) and not resource.namespaced:
