@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.client import CoreV1Api
+from kubernetes.stream import stream
 
 from tests.support.kubernetes.api import Api
 from tests.support.kubernetes.cluster import (
@@ -236,6 +238,34 @@ def test_image_that_cannot_be_pulled(api: Api, namespace: str) -> None:
 
     assert answer.status == 400
     assert answer.body["message"].endswith("is waiting to start: trying and failing to pull image")
+
+
+def test_command_in_a_pod(api: Api, namespace: str) -> None:
+    """A command runs in a container through the API server, with its environment and its streams."""
+    env = [{"name": "WORD", "value": "here"}]
+    api.must("POST", jobs_of(namespace), shell_job("stays", "sleep 600", env=env))
+    pod = await_phase(api, namespace, "stays", "Running")["metadata"]["name"]
+    script = "read line; echo $WORD $line $(hostname); echo bad >&2; exit 3"
+    client: Any = CoreV1Api(api.client)
+
+    link = stream(
+        client.connect_get_namespaced_pod_exec,
+        pod,
+        namespace,
+        command=["/bin/sh", "-c", script],
+        stdin=True,
+        stdout=True,
+        stderr=True,
+        tty=False,
+        _preload_content=False,
+    )
+    link.write_stdin("said\n")
+    link.run_forever(timeout=30)
+
+    said = link.read_stdout(), link.read_stderr(), link.returncode
+    link.sock.shutdown()
+
+    assert said == (f"here said {pod}\n", "bad\n", 3)
 
 
 @ours

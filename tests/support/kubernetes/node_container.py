@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.support.kubernetes.node_log import Log
 Object = dict[str, Any]
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # as most images have it
 DEVICES = ("full", "null", "random", "tty", "urandom", "zero")
+LOOK_S = 0.01
 END_FILE = "/dev/termination-log"
 OF_THE_MACHINE = {
     *(
@@ -121,8 +123,10 @@ class Running:
         read_only: Sequence[str],
         env: Mapping[str, str],
         folder: str,
+        user: Sequence[str],
         words: Sequence[str],
     ) -> None:
+        self.env, self.folder, self.user = env, folder, user
         root = place.folder / "root"
         for path in mounts.values():
             assert os.path.exists(path), f"BUG: {path} is not there"
@@ -132,7 +136,7 @@ class Running:
         )
         begin = ["/bin/sh", "-c", BEGIN, "sh", place.host, folder, *read_only, "--"]
         self.process = subprocess.Popen(
-            [*mount_namespace.words_before(root, confined), *ALONE, *begin, *words],
+            [*mount_namespace.words_before(root, confined), *ALONE, *begin, *user, *words],
             env=env,
             cwd="/",
             stdin=subprocess.DEVNULL,
@@ -143,12 +147,31 @@ class Running:
         assert self.process.stdout is not None, "BUG: it has a pipe"
         self.log = log
         threading.Thread(target=log.keep, args=(self.process.stdout,), daemon=True).start()
+        while self.first() is None and self.process.poll() is None:
+            time.sleep(LOOK_S)  # until there is a process that can be signaled and entered
 
     def wait(self) -> tuple[int, int]:
         """Wait for the end; return the exit code, and the signal that ended it or 0. Its log is whole then."""
         status = self.process.wait()
         self.log.ended.wait(10)
         return (status, 0) if status >= 0 else (128 - status, -status)
+
+    def spawn(
+        self, argv: Sequence[str], errors: int, stdin: int, stdout: int = subprocess.PIPE
+    ) -> tuple[subprocess.Popen[bytes], str]:
+        """Start a command in the container, as its user; the text is empty."""
+        enter = ["nsenter", f"--target={self.first()}", "--mount", "--pid", "--uts", "--"]
+        begin = ["/bin/sh", "-c", 'cd "$1" || exit 126; shift; exec "$@"', "sh", self.folder]
+        process = subprocess.Popen(
+            [*enter, *begin, *self.user, *argv],
+            env=self.env,
+            cwd="/",
+            stdin=stdin,
+            stdout=stdout,
+            stderr=errors,
+            start_new_session=True,
+        )
+        return process, ""
 
     def first(self) -> int | None:
         """Return the number of the first process of the container, or None if it has none yet, or no more."""

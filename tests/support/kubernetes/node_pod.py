@@ -144,8 +144,8 @@ class Pod(threading.Thread):
             expand(word, env) for key in ("command", "args") for word in self.container.get(key, ())
         ]
         folder = self.container.get("workingDir") or "/"
-        words = user_words(self.pod, self.container) + words
-        return Running(place, self.log, mounts, read_only, env, folder, words)
+        user = user_words(self.pod, self.container)
+        return Running(place, self.log, mounts, read_only, env, folder, user, words)
 
     def _mounts(
         self, volumes: Mapping[str, Path], env: Mapping[str, str]
@@ -202,8 +202,6 @@ class Pod(threading.Thread):
     def _stop(self, running: Running) -> None:
         """Wait until the pod is to go, give its container the grace, and kill it then."""
         self.leaving.wait()
-        while running.process.poll() is None and running.first() is None:
-            time.sleep(LOOK_S)  # it is about to start
         running.signal(signal.SIGTERM)
         begun = time.monotonic()
         while running.process.poll() is None:

@@ -1,4 +1,4 @@
-"""What the API server asks the kubelet of a node: logs of containers."""
+"""What the API server asks the kubelet of a node: logs of containers, and commands in them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import ssl
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
+from runspec_emulators.frame.errors import ServiceError
 from runspec_emulators.frame.listening import HOST, Certificate, Listener
+from runspec_emulators.kubernetes.nodes import streams
+from runspec_emulators.kubernetes.nodes.websocket import accept
+from tests.support.kubernetes.node_container import Running
 from tests.support.kubernetes.node_log import read_options
 from tests.support.kubernetes.node_pod import Pod
 
@@ -42,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
         words = parts.path.strip("/").split("/")
-        if len(words) != 4 or words[0] != "containerLogs":
+        if len(words) != 4 or words[0] not in ("containerLogs", "exec"):
             self._refuse(404, "not found")
             return
         pod = self.server.find(words[1], words[2])
@@ -51,8 +55,24 @@ class Handler(BaseHTTPRequestHandler):
         elif pod.running is None:
             which = f'container "{words[3]}" in pod "{words[2]}"'
             self._refuse(400, f"{which} is waiting to start: {WAITING.get(pod.waits, pod.waits)}")
+        elif words[0] == "exec":
+            self._start(pod.running, parse_qs(parts.query))
         else:
             self._give(pod, dict(parse_qsl(parts.query)))
+
+    def _start(self, container: Running, query: dict[str, list[str]]) -> None:
+        """Run a command with its streams in a websocket; their names are those of the kubelet."""
+        names = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
+        wants = {stream: query.get(name) == ["1"] for stream, name in names.items()}
+        try:
+            header = self.headers.get("Sec-WebSocket-Protocol", "")
+            protocol = streams.choose_protocol(header, streams.EXEC)
+        except ServiceError as exc:
+            self._refuse(exc.status, exc.message)
+            return
+        command = query.get("command", [])
+        self.close_connection = True
+        accept(self, protocol, lambda link: streams.Command(container, command, wants, link).run())
 
     def _give(self, pod: Pod, query: dict[str, str]) -> None:
         if query.get("previous") == "true":

@@ -14,14 +14,13 @@ import struct
 import subprocess
 import termios
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fcntl import ioctl
-from typing import Any
+from typing import Any, Protocol
 
 from runspec_emulators.frame.processes import exit_code, kill_group
 from runspec_emulators.kubernetes import errors
 from runspec_emulators.kubernetes.api.requests import Request
-from runspec_emulators.kubernetes.nodes.container import Container
 from runspec_emulators.kubernetes.nodes.kubelet import Kubelet
 from runspec_emulators.kubernetes.nodes.log_requests import container_of
 from runspec_emulators.kubernetes.nodes.websocket import Socket
@@ -34,8 +33,18 @@ CHUNK = 1 << 15
 Use = Callable[[Socket], None]
 
 
-def _protocol(request: Request, known: tuple[str, ...]) -> str:
-    offered = [p.strip() for p in request.headers.get("sec-websocket-protocol", "").split(",")]
+class Place(Protocol):
+    """Where a command can be started, such as a container."""
+
+    def spawn(
+        self, argv: Sequence[str], errors: int, stdin: int, stdout: int = subprocess.PIPE
+    ) -> tuple[subprocess.Popen[bytes], str]:
+        """Start a command; return its process, and why it failed to start, if it did."""
+
+
+def choose_protocol(header: str, known: tuple[str, ...]) -> str:
+    """Return the best protocol that a client offers in *header*, or raise ServiceError."""
+    offered = [p.strip() for p in header.split(",")]
     for protocol in known:
         if protocol in offered:
             return protocol
@@ -46,7 +55,8 @@ def _protocol(request: Request, known: tuple[str, ...]) -> str:
 
 def open_exec(kubelet: Kubelet, request: Request, pod: Object) -> tuple[str, Use]:
     """Return the protocol of a command's stream, and what runs the command; raise ServiceError."""
-    protocol, name = _protocol(request, EXEC), container_of(request, pod)
+    protocol = choose_protocol(request.headers.get("sec-websocket-protocol", ""), EXEC)
+    name = container_of(request, pod)
     argv = [word for word in request.query.get("command", []) if word]
     if not argv:
         cause = errors.required("command")
@@ -59,14 +69,14 @@ def open_exec(kubelet: Kubelet, request: Request, pod: Object) -> tuple[str, Use
         said = f'unable to upgrade connection: container not found ("{name}")'
         raise errors.refuse(500, "InternalError", f"Internal error occurred: {said}")
     wants = {n: request.is_set(n) for n in ("stdin", "stdout", "stderr", "tty")}
-    return protocol, lambda socket: _Command(container, argv, wants, socket).run()
+    return protocol, lambda socket: Command(container, argv, wants, socket).run()
 
 
-class _Command:
-    """One command and its streams."""
+class Command:
+    """One command and its streams, which it `wants` by their names."""
 
     def __init__(
-        self, container: Container, argv: list[str], wants: dict[str, bool], socket: Socket
+        self, container: Place, argv: list[str], wants: dict[str, bool], socket: Socket
     ) -> None:
         self._container, self._argv, self._wants, self._socket = container, argv, wants, socket
         self._master = -1
@@ -166,7 +176,7 @@ class _Command:
 
 def open_ports(kubelet: Kubelet, request: Request, pod: Object) -> tuple[str, Use]:
     """Return the protocol of a stream to ports of a pod, and what connects them; raise ServiceError."""
-    protocol = _protocol(request, (PORTS,))
+    protocol = choose_protocol(request.headers.get("sec-websocket-protocol", ""), (PORTS,))
     given = [p for text in request.query.get("ports", []) for p in text.split(",")]
     if not given or not all(p.isdigit() and 0 < int(p) < 65536 for p in given):
         raise errors.bad_request(f'unable to parse "{",".join(given)}" as ports')
