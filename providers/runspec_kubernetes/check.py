@@ -144,7 +144,7 @@ def _retry(spec: Spec) -> Iterator[Problem]:
 
 def _environment(spec: Spec, options: KubernetesOptions) -> Iterator[Problem]:
     """Yield a problem for each variable of the spec by which the agent reaches the store."""
-    taken = {*store_variables(options), *(options.store_keys if options.store else ())}
+    taken = store_variables(options)
     for field, names in (("env", spec.env), ("secrets", spec.secrets)):
         for name in names:
             if name in taken:

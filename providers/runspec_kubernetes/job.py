@@ -276,11 +276,8 @@ def store_variables(options: KubernetesOptions) -> dict[str, str]:
         return values | ({"AWS_ENDPOINT_URL_S3": options.store_url} if options.store_url else {})
     if kind == "az":
         account, _, rest = place.partition("/")
-        end = options.store_url or f"https://{account}.blob.core.windows.net"
-        return {
-            "RUNSPEC_STORE": f"https://{account}.blob.core.windows.net/{rest}",
-            "RUNSPEC_BLOB_URL": end,
-        }
+        end = (options.store_url or f"https://{account}.blob.core.windows.net").rstrip("/")
+        return {"RUNSPEC_STORE": f"{end}/{rest}", "RUNSPEC_BLOB_URL": end}
     folder = f"{HOME}-store" if store.startswith("pvc:") else f"{HOME}/store"
     return {"RUNSPEC_STORE": f"file://{folder}"}
 
@@ -291,7 +288,11 @@ def _secret_values(spec: Spec, options: KubernetesOptions) -> dict[str, Any]:
     if (options.store or "").startswith("az:") and "AZURE_STORAGE_KEY" in options.store_keys:
         values["RUNSPEC_SAS"] = {"$signed": "racwdl"}
     elif options.store:
-        values |= {name: {"$secret": source} for name, source in options.store_keys.items()}
+        # The program may have other keys of AWS, and does not get these.
+        values |= {
+            name.replace("AWS_", "RUNSPEC_S3_", 1): {"$secret": source}
+            for name, source in options.store_keys.items()
+        }
     return values
 
 

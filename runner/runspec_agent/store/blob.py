@@ -1,4 +1,4 @@
-"""The store of a run in a container of Azure Blob Storage, with a SAS token (`RUNSPEC_SAS`) or `RUNSPEC_IDENTITY`.
+"""The store of a run in a container of Azure Blob Storage, with a signature or an identity.
 
 https://learn.microsoft.com/en-us/rest/api/storageservices/blob-service-rest-api
 """
@@ -10,7 +10,7 @@ import os
 import re
 import time
 from http.client import HTTPException, HTTPResponse
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple, Union
 from urllib.parse import parse_qsl, unquote
 from xml.etree import ElementTree
 
@@ -21,6 +21,7 @@ from runspec_agent.base.job_env import LOST, USAGE, Failure
 from runspec_agent.store.base import Object, Opened, Window
 from runspec_agent.store.managed_identity import Login
 from runspec_agent.store.s3 import CUT_LIST, S3Bucket, S3Store, copy_of, parsed
+from runspec_agent.store.workload_identity import BlobLogin, find_azure
 
 VERSION = "2021-12-02"  # since 2021-02-12, lists can contain names that XML cannot
 SMALL_BYTES = (
@@ -55,11 +56,11 @@ class BlobStore(S3Store):
         parts = path.split("/", 1 + len(below.split("/")) if below else 1)
         self.bucket, self.prefix = "/".join(parts[:-1]), parts[-1]
         self._sas = env.get("RUNSPEC_SAS", "").lstrip("?")
-        self.login = (
-            Login(env["RUNSPEC_IDENTITY"], env)
-            if not self._sas and env.get("RUNSPEC_IDENTITY")
-            else None
-        )
+        self.login: Union[Login, BlobLogin, None] = None
+        if not self._sas and env.get("RUNSPEC_IDENTITY"):
+            self.login = Login(env["RUNSPEC_IDENTITY"], env)
+        elif not self._sas:
+            self.login = find_azure(env)
         if self.login is None and not re.fullmatch(r"[!-~]+", self._sas):
             raise Failure("RUNSPEC_SAS is not the query of a signature")
 
@@ -115,7 +116,9 @@ class BlobStore(S3Store):
     @property
     def means(self) -> str:
         """Return what requests are authorized with, for messages."""
-        return "the signature of this run (RUNSPEC_SAS)" if self._sas else "RUNSPEC_IDENTITY"
+        if self._sas:
+            return "the signature of this run (RUNSPEC_SAS)"
+        return "RUNSPEC_IDENTITY" if isinstance(self.login, Login) else "the identity of this pod"
 
     def ended(self, now: float) -> str:
         """Return when the signature expired, if it has by *now*; otherwise ""."""
@@ -130,7 +133,7 @@ class BlobStore(S3Store):
 class BlobBucket(S3Bucket):
     """The operations of S3Bucket, with the protocol of Azure Blob."""
 
-    private = ("RUNSPEC_SAS", "RUNSPEC_IDENTITY")
+    private: Tuple[str, ...] = ("RUNSPEC_SAS", "RUNSPEC_IDENTITY")
     new: Pairs = WHOLE
     store: BlobStore
 

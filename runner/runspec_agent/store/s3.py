@@ -2,9 +2,11 @@
 
 import copy
 import hashlib
+import os
+import threading
 import time
 from http.client import HTTPException, HTTPResponse
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 from urllib.parse import unquote_plus
 from xml.etree import ElementTree
 
@@ -12,6 +14,7 @@ from runspec_agent.base import boot
 from runspec_agent.base.boot import Answer, Ask, Pairs
 from runspec_agent.base.failure import NoName
 from runspec_agent.base.job_env import LOST, USAGE, Failure, NoSpace
+from runspec_agent.store import workload_identity
 from runspec_agent.store.base import BLOCK, Bucket, Object, Opened, Stream, Window
 from runspec_agent.store.ranged_read import RangedReader, whole
 
@@ -26,7 +29,33 @@ CUT_LIST = "the store's list of objects was cut off"
 CLAIMS = 5  # attempts, while others claim at the same moment
 
 
+_signing = threading.local()
+_credentials_of_boot = boot.credentials
+
+
+def _credentials() -> boot.Keys:
+    keys: Optional[boot.Keys] = getattr(_signing, "keys", None)
+    return _credentials_of_boot() if keys is None else keys
+
+
+# `boot` travels in requests, and has only what every machine of AWS needs; it looks this name up for each signature.
+boot.credentials = _credentials
+
+
 class S3Store(boot.Store):
+    def __init__(self, env: Mapping[str, str] = os.environ) -> None:
+        super().__init__(env)
+        self.keys = workload_identity.find_aws(env, self.region)
+
+    def sign(self, ask: Ask, path: str, query: str) -> Dict[str, str]:
+        if self.keys is None:
+            return super().sign(ask, path, query)
+        _signing.keys = self.keys()
+        try:
+            return super().sign(ask, path, query)
+        finally:
+            _signing.keys = None
+
     def path_of(self, ask: Ask) -> Tuple[str, str]:
         """Return the path and query of a request; one that is not UTF-8 could be in no list, and not be deleted."""
         try:
@@ -51,6 +80,7 @@ class S3Store(boot.Store):
 class S3Bucket(Bucket):
     """Keys are below the prefix of `RUNSPEC_STORE`."""
 
+    private: Tuple[str, ...] = workload_identity.OWN_KEYS
     new: Pairs = ()  # headers of every request that writes a whole object
 
     def __init__(self) -> None:

@@ -15,6 +15,7 @@ from runspec_agent.store import parallel
 from runspec_agent.store.base import Bucket
 from runspec_agent.store.blob import VERSION, BlobBucket, BlobStore
 from runspec_agent.store.s3 import S3Bucket, S3Store
+from runspec_agent.store.workload_identity import find_aws, find_azure
 from runspec_agent.transfer import inputs
 
 USAGE_LINE = "usage: foreign RECORD TARGET"
@@ -30,6 +31,8 @@ class _S3Store(S3Store):
     def __init__(self, env: Mapping[str, str], anonymous: bool) -> None:
         super().__init__(env)
         self.anonymous = anonymous
+        if env.get(KEYS[0]):  # as in the tools of AWS, they come before an identity of the pod
+            self.keys = None
 
     def sign(self, ask: Ask, path: str, query: str) -> Dict[str, str]:
         return dict(ask.headers) if self.anonymous else super().sign(ask, path, query)
@@ -41,7 +44,7 @@ class _S3(S3Bucket):
         bucket = url.partition("://")[2].partition("/")[0]
         region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or env.get("RUNSPEC_REGION")
         self._env = dict(env, RUNSPEC_STORE="s3://{}/".format(bucket))
-        if not anonymous:
+        if not anonymous and (env.get(KEYS[0]) or find_aws(env, "") is None):
             _take_keys(env, url)
         self._move(region or "us-east-1")
         self._find_region()
@@ -79,7 +82,6 @@ class _BlobStore(BlobStore):
                 self.host = own.host
                 self.bucket = "{}/{}".format(own.bucket.rpartition("/")[0], container)
         self.prefix, self._sas, self.anonymous = "", sas.lstrip("?"), anonymous
-        self.login = None if own is None or sas or anonymous else own.login
 
     def sign(self, ask: Ask, path: str, query: str) -> Dict[str, str]:
         if self.anonymous:
@@ -94,10 +96,12 @@ class _Blob(BlobBucket):
         self.url, self.anonymous = url, anonymous
         account, container = url.partition("://")[2].split("/")[:2]
         sas = "" if anonymous else env.get(TOKEN, "")
-        if not (anonymous or sas or (own is not None and own.login)):
+        login = own.login if own is not None else find_azure(env)
+        if not (anonymous or sas or login):
             text = "{}: the job has no identity for it: put {} under secrets, or {}"
             raise Failure(text.format(url, TOKEN, PUBLIC), USAGE)
         self.store = _BlobStore(account, container, own, sas, anonymous)
+        self.store.login = None if sas or anonymous else login
 
     def _checked(self, answer: Answer, key: str) -> Answer:
         missing = answer.status == 404 and b"<Code>ContainerNotFound<" in answer.body

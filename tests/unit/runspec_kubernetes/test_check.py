@@ -51,13 +51,14 @@ def test_a_note_says_what_the_volume_of_a_file_hides() -> None:
 
 
 @pytest.mark.parametrize("field", ["env", "secrets"])
-@pytest.mark.parametrize("name", ["AWS_ACCESS_KEY_ID", "AWS_ENDPOINT_URL_S3"])
-def test_a_spec_cannot_take_the_variables_of_the_store(field: str, name: str) -> None:
+def test_a_spec_cannot_take_the_variables_of_the_store(field: str) -> None:
+    """But it may have keys of its own, since those of the store have other names."""
     profile = {**STORE, "store_keys": KEYS, "store_url": "https://s3.example.org"}
+    mine = {"AWS_ENDPOINT_URL_S3": "mine", "AWS_ACCESS_KEY_ID": "mine"}
 
-    found = errors(make_spec(**{field: {name: "mine"}}), profile)
+    found = errors(make_spec(**{field: mine}), profile)
 
-    assert found == [f"runspec reaches the store of the profile by {name}"]
+    assert found == ["runspec reaches the store of the profile by AWS_ENDPOINT_URL_S3"]
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,8 @@ def test_secrets_with_one_name_are_variables_of_one_secret() -> None:
     assert content == {
         "A": {"$secret": "env:TOKEN"},
         "B": {"$secret": "env:TOKEN"},
-        "AWS_ACCESS_KEY_ID": {"$secret": "env:ID"},
-        "AWS_SECRET_ACCESS_KEY": {"$secret": "env:KEY"},
+        "RUNSPEC_S3_ACCESS_KEY_ID": {"$secret": "env:ID"},
+        "RUNSPEC_S3_SECRET_ACCESS_KEY": {"$secret": "env:KEY"},
     }
 
 
