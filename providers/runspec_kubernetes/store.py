@@ -37,7 +37,10 @@ PART_BYTES = 8 << 20
 PARTS = 10_000  # https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
 AT_ONCE = 8
 TIMEOUT_S = 600.0  # of one request, which may carry a large file
+COPY_BYTES = 5 << 30  # that one request of S3 copies
 KEY_BYTES = 1024  # https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-keys.html
+# What a name may not contain: obstore refuses control characters, empty parts, . and .., and no list has the last two.
+UNFIT = re.compile("[\\x00-\\x1f\\x7f\\x81\\ufffe\\uffff]|//|(^|/)\\.{1,2}(/|$)|/$")
 SECRETS = re.compile(r"(?i)(sig|x-amz-[a-z-]*|signature)=[^&\s]+")
 LOGIN = "check store_keys in the profile, or the login of this machine for the store"
 
@@ -211,9 +214,14 @@ class ObjectStore:
     def remove(self, keys: Sequence[str]) -> None:
         import obstore
 
-        for key in keys:
-            with contextlib.suppress(FileNotFoundError), refused(f"delete {key}"):
-                obstore.delete(self.native, self._key(key))
+        try:
+            with refused("delete objects"):
+                if keys:
+                    obstore.delete(self.native, [self._key(key) for key in keys])
+        except FileNotFoundError:  # another process deletes them, too
+            for key in keys:
+                with contextlib.suppress(FileNotFoundError), refused(f"delete {key}"):
+                    obstore.delete(self.native, self._key(key))
 
     def listing(self, prefix: str) -> Iterator[Entry]:
         import obstore
@@ -226,10 +234,21 @@ class ObjectStore:
                         yield Entry(entry["path"][len(self.prefix) + 1 :], int(entry["size"]))
 
     def copy(self, source: str, target: str) -> None:
+        """Let the service copy an object; one that is too large for that goes through this machine.
+
+        https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html
+        """
         import obstore
 
-        with refused(f"copy {source} to {target}"):
-            obstore.copy(self.native, self._key(source), self._key(target))
+        try:
+            with gone(source), refused(f"copy {source} to {target}"):
+                obstore.copy(self.native, self._key(source), self._key(target))
+        except RemoteError:
+            size = self.size(source)
+            if size is None or size <= COPY_BYTES:
+                raise
+            with self.opened(source) as body:
+                self.put_blocks(target, _read_elsewhere(body), size)
 
     def opened(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         import obstore
@@ -255,6 +274,15 @@ class ObjectStore:
             raise RemoteError(
                 message, "make the bucket or container, or set another store"
             ) from None
+
+
+def _read_elsewhere(body: BinaryIO) -> Iterator[bytes]:
+    """Yield the blocks of *body*, which are read in another thread: obstore cannot read in that in which it writes."""
+    with ThreadPoolExecutor(1) as pool:
+        ahead = pool.submit(body.read, PART_BYTES)
+        while block := ahead.result():
+            ahead = pool.submit(body.read, PART_BYTES)
+            yield block
 
 
 @contextlib.contextmanager
@@ -284,16 +312,24 @@ def refused(action: str) -> Iterator[None]:
     except (native.AlreadyExistsError, native.PreconditionError, FileExistsError):
         raise FileExistsError(action) from None
     except (native.PermissionDeniedError, native.UnauthenticatedError) as exc:
-        raise CredentialsError(f"{action}: {_first_line(exc)}", LOGIN) from exc
+        raise CredentialsError(f"{action}: {_said(exc)}", LOGIN) from None
     except (native.BaseError, OSError) as exc:
-        text = _first_line(exc)
         if "NoSuchBucket" in str(exc) or "ContainerNotFound" in str(exc):
             raise FileNotFoundError(action) from None
-        raise NoAnswer(f"{action}: {text}") from exc
+        text = f"{action}: {_said(exc)}"
+        if re.search(r"status code: 4(?!08|29)", str(exc)):
+            raise RemoteError(text) from None
+        raise NoAnswer(text) from None
 
 
-def _first_line(exc: BaseException) -> str:
-    return SECRETS.sub(r"\1=...", str(exc).strip().partition("\n")[0])[:300]
+def _said(exc: BaseException) -> str:
+    """Return the status and code of an answer, or why there is none; a URL in it may have a signature."""
+    text = str(exc)
+    status = re.search(r"status code: (\d{3}[ A-Za-z]*)", text)
+    if status is None:
+        return SECRETS.sub(r"\1=...", text.strip().partition("\n")[0])[:300]
+    code = re.search(r"<Code>(\w+)</Code>", text)
+    return f"{status[1]} ({code[1]})" if code else status[1]
 
 
 def read_all(store: RunStore, keys: Sequence[str]) -> list[bytes | None]:
@@ -339,16 +375,16 @@ def publish(store: RunStore, run: str) -> list[str]:
     """Copy the newest saves of *run* to their plain names; return a line for each name that is not valid."""
     base = f"runs/{run}/outputs/"
     keys = [entry.key for entry in store.listing(base)]
-    refused_names = publish_outputs(_Publishing(store), base, keys)
+    refused_names = publish_outputs(Publishing(store), base, keys)
     return [f"{name!r} is not a valid key of the store" for name in refused_names]
 
 
-class _Publishing(NamedTuple):
+class Publishing(NamedTuple):
     store: RunStore
 
     def holds(self, key: str) -> bool:
         try:
-            return len(key.encode()) <= KEY_BYTES - 256  # less the prefix
+            return len(key.encode()) <= KEY_BYTES - 256 and not UNFIT.search(key)  # less the prefix
         except UnicodeEncodeError:
             return False
 
