@@ -104,6 +104,8 @@ class AwsSetupClient:
             return {}  # it is gone, or somebody else has made it since
         if request.operation == "delete_log_group":
             undo_check.refuse(undo_check.find_data(self.place, request))
+        if request.operation == REMOVAL and not finders.find(self.place, ADDITION, request.params):
+            return {}  # an undo that was killed has removed it
         try:
             _refuse_left(self._send(request))
         except RemoteError as exc:
@@ -175,3 +177,4 @@ def _refuse_left(answer: Mapping[str, Any]) -> None:
 
 
 UNDOING = ("delete", "detach", "remove", "disassociate")
+REMOVAL, ADDITION = "remove_role_from_instance_profile", "add_role_to_instance_profile"

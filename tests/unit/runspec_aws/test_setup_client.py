@@ -112,6 +112,24 @@ def test_an_endpoint_that_was_not_deleted_is_an_error(monkeypatch: pytest.Monkey
         connect(AwsSetup(), SURVEY, "aws-batch-abc123").call(undo)
 
 
+@pytest.mark.parametrize("roles", [[], [{"RoleName": "theirs"}]])
+def test_a_role_that_has_left_its_instance_profile_is_not_removed_again(
+    monkeypatch: pytest.MonkeyPatch, roles: list[Any]
+) -> None:
+    """An undo that was killed right after the removal is repeated."""
+    tags = [{"Key": MARK, "Value": "aws-batch-abc123"}]
+    removed = refusal("RemoveRoleFromInstanceProfile", "ServiceFailure")
+    log_in(
+        monkeypatch,
+        get_instance_profile={"InstanceProfile": {"Roles": roles, "Tags": tags}},
+        remove_role_from_instance_profile=removed,
+    )
+    names = {"InstanceProfileName": "machine", "RoleName": "machine"}
+    request = Request("iam", "remove_role_from_instance_profile", names)
+
+    assert connect(AwsSetup(), SURVEY, "aws-batch-abc123").call(request) == {}
+
+
 def test_an_endpoint_that_was_made_just_now_is_asked_for_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
