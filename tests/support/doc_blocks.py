@@ -90,6 +90,10 @@ class Checked(NamedTuple):
 
 # The program, options and files of these commands are checked, as in all other blocks.
 CHECKED: Mapping[str, Checked] = {
+    "docs/kubernetes.md: pip install 'runspec-jobs[kubernetes]'": Checked(
+        "it needs a cluster",
+        "tests/e2e/test_kubernetes.py::test_mounts_and_outputs_go_through_the_store",
+    ),
     "docs/setup.md: pip install 'runspec-jobs[aws]'": Checked(
         "it needs an empty account",
         "tests/e2e/test_aws_setup.py::test_from_an_empty_account_two_commands_lead_to_a_trained_model",
