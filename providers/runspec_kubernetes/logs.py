@@ -91,7 +91,7 @@ class PodStream:
             chunk = self._part(pod, at)
             over = pod is None or pod.over
             if chunk.data or not over:
-                return chunk._replace(more=True)
+                return chunk
             known = self.logs.attempts(self.run, self.index, self.record)
             later = min((number for number in known if number > at.attempt), default=None)
             if later is None:

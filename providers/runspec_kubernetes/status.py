@@ -296,7 +296,9 @@ def state_of(job: Object, pods: Mapping[int, list[Pod]]) -> State:
     if reasons.condition(job, "Failed").get("status") == "True":
         return State.CANCELLED if is_cancelled(job) else State.FAILED
     alive = [pod for of in pods.values() for pod in of if not pod.over]
-    if is_cancelled(job) and not alive:
+    leaving = any("deletionTimestamp" in pod.body["metadata"] for of in pods.values() for pod in of)
+    # Pods of a suspended Job are deleted: until then, what is known of them changes.
+    if is_cancelled(job) and not alive and not leaving:
         return State.CANCELLED
     return State.RUNNING if any(pod.phase == "Running" for pod in alive) else State.WAITING
 

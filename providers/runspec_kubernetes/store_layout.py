@@ -63,7 +63,9 @@ def record(decision: Decision, spec: Spec, run: str, facts: Facts) -> Step:
 
 def describe(decision: Decision, spec: Spec, run: str, facts: Facts) -> str:
     """Return the record of the run."""
-    stops = {"stop_s": STOP_S} if spec.sweep and decision.options.store else {}
+    stops = (
+        {"stop_s": STOP_S, "repeats_stopped": True} if spec.sweep and decision.options.store else {}
+    )
     fields = job_record(
         spec,
         run,

@@ -20,6 +20,10 @@ from runspec_kubernetes import emulator, store as stores, timing
 from runspec_kubernetes.client import KubernetesClient
 from tests.contract.service_faults import OURS, STRIKES, changing, silent
 
+KEYS_OF_STORE = {
+    "store-id": f"env:{emulator.ACCESS_KEY}",
+    "store-key": f"env:{emulator.SECRET_KEY}",
+}
 SHARED = {"shared": {"all": "pvc:all"}}
 
 
@@ -32,8 +36,7 @@ class KubernetesWorld(World):
 
     def connect(self, facts: Facts) -> Client:
         rehearsed(self.folder)
-        way = {"store_url": url(), "store": f"s3://{emulator.BUCKET}/{self.folder.name}"}
-        return super().connect(facts._replace(options=facts.options.model_copy(update=way)))
+        return super().connect(facts)
 
     @staticmethod
     def up() -> Kubernetes:
@@ -47,7 +50,8 @@ class KubernetesWorld(World):
         return silent(lambda: KubernetesWorld.cluster)
 
     def changes(self, run: str) -> Sequence[str]:
-        return changing(self.up())
+        reads = ("get ", "list ", "watch ")
+        return [name for name in changing(self.up()) if not name.startswith(reads)]
 
     def plain(self, client: Client, run: str) -> Mapping[str, bytes]:
         files = _files(client)
@@ -65,11 +69,6 @@ def _files(client: Client) -> stores.RunStore:
     return client.store
 
 
-def url() -> str:
-    assert KubernetesWorld.objects is not None
-    return KubernetesWorld.objects.url
-
-
 def struck(kind: str, send: Callable[[], Response]) -> Response:
     """Have the API server's next call that makes something go wrong by *kind*."""
     fault = {"nth": 1, "times": 1, "kind": kind, "operation": "create"}
@@ -85,20 +84,30 @@ def kubernetes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         KubernetesWorld.cluster.close()
         KubernetesWorld.cluster = None
     KubernetesWorld.patch = monkeypatch
-    reach = emulator.reach("http://127.0.0.1:9")
+    reach = emulator.reach(find_store(folder).url)
     return KubernetesWorld(
         registry.load("kubernetes"),
         folder,
-        options={**reach, **SHARED, "store": f"s3://{emulator.BUCKET}/{folder.name}"},
+        options={
+            **reach,
+            **SHARED,
+            "secrets": KEYS_OF_STORE,
+            "store": f"s3://{emulator.BUCKET}/{folder.name}",
+        },
     )
 
 
-def rehearsed(folder: Path) -> None:
-    """Start what is not there yet, and lead the clients to it."""
+def find_store(folder: Path) -> Objects:
+    """Return S3, whose address is in every plan; one for all tests of this process."""
     if KubernetesWorld.objects is None:
         KubernetesWorld.objects = Objects(folder.parent / "s3")
         KubernetesWorld.objects.make_bucket(emulator.BUCKET, emulator.REGION)
         atexit.register(KubernetesWorld.objects.close)
+    return KubernetesWorld.objects
+
+
+def rehearsed(folder: Path) -> None:
+    """Start a cluster if there is none yet, and lead the clients to it."""
     if KubernetesWorld.cluster is None:
         KubernetesWorld.cluster = Kubernetes(folder / "cluster", own_root=True)
         atexit.register(KubernetesWorld.cluster.close)

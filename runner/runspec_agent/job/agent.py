@@ -125,7 +125,7 @@ class Agent:
         """Run this node in the job that has claimed the run, unless its task is to end before."""
         if self._stopped():
             print_line("{}, leaving".format(stop_request.WHY))
-            return STOPPED
+            return self._leave_stopped()
         ended = self._ended_before()
         if ended is not None:
             return ended
@@ -144,6 +144,8 @@ class Agent:
             code = self.judge(self._together(argv, signals))
         if code == STOPPED and self._is_halted():
             return self._halt()
+        if code == STOPPED and self._stopped():
+            return self._leave_stopped()
         if code == 0:
             stop_request.unmark(self.bucket, self.at, self.place, self.record)
         return self._published(code)
@@ -153,6 +155,13 @@ class Agent:
         return bool(self.record["sweep"]) and stop_request.is_stopped(
             self.bucket, self.at, self.index
         )
+
+    def _leave_stopped(self) -> int:
+        """Return the exit code of a task that was stopped: not STOPPED if the service repeats it."""
+        if not self.record.get("repeats_stopped"):
+            return STOPPED
+        self.cause, self.failed_with = end_causes.STOPPED, STOPPED
+        return 1
 
     def _is_halted(self) -> bool:
         return stop_request.is_halted(self.bucket, self.at, self.index, self.record)

@@ -112,8 +112,9 @@ def job_record(spec: Spec, run: str, facts: Facts, **more: Any) -> dict[str, Any
     *more* depends on the service: `shape` (single, array or nodes), `tries` (the number of attempts of one node),
     `spot` (the preemption watcher that hears when the machine is reclaimed; true is that of EC2), `stops` (the exit
     code that ends a whole sweep, which no program may use), `ends` (whether each node records how it has ended, or
-    `signed`: see `node_ends`), `stop_s` (the seconds between two checks of a task
-    whether it was stopped, if the service cannot stop it), and values for the provider's own client. Keys are
+    `signed`: see `node_ends`), `stop_s` (the seconds between two checks of a task whether it was stopped, if the
+    service cannot stop it), `repeats_stopped` (true if the service would start such a task again after the usual exit
+    code), and values for the provider's own client. Keys are
     relative to the prefix of the profile.
     """
     return {

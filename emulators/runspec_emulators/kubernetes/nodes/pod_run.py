@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import threading
 from collections.abc import Callable
@@ -298,7 +299,9 @@ class PodRun:
 
         https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
         """
-        content = self._message_file(container).read_bytes()[:MOST_MESSAGE]
+        content = b""
+        with contextlib.suppress(FileNotFoundError):  # the pod was deleted meanwhile
+            content = self._message_file(container).read_bytes()[:MOST_MESSAGE]
         policy = container["terminationMessagePolicy"]
         if not content and policy == "FallbackToLogsOnError" and code != 0:
             return self.logs[container["name"]].last(80, 2048)

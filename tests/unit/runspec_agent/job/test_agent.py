@@ -826,6 +826,30 @@ def test_a_task_hears_that_it_is_stopped_and_saves_what_it_wrote(
     assert (job.returncode, service.output("f", "my-model/1/0")) == (STOPPED, b"told\n")
 
 
+def test_a_stopped_task_exits_with_another_code_where_its_service_would_repeat_it(
+    service: Service, bucket: Bucket
+) -> None:
+    record = {**SWEEP, **ENDS, "stop_s": 0.1, "repeats_stopped": True}
+    job = service.starts(*sh("echo begun; exec sleep 60"), record=record, BATCH_INDEX="1")
+    assert job.stdout is not None
+    job.stdout.readline()
+
+    bucket.put("runs/r/stop/1", b"")
+
+    job.communicate(timeout=60)
+    assert (job.returncode, recorded(bucket)) == (1, ["1/1/0-143-stopped"])
+    again = service.runs("true", record=record, BATCH_INDEX="1", BATCH_TRY="2")
+    assert again[0] == 1
+
+
+def test_the_end_is_noted_in_a_file_of_the_service(service: Service, tmp_path: Path) -> None:
+    note = tmp_path / "note"
+
+    service.runs(*sh("exit 3"), record=ENDS, RUNSPEC_END_FILE=str(note))
+
+    assert note.read_text() == "0/1/0-3-program\n"
+
+
 # Nodes of an array, which are tried together
 
 NODES = {"shape": "array", "nodes": 2}

@@ -446,3 +446,14 @@ def test_a_mount_path_that_the_image_has_stays_in_place(tmp_path: Path) -> None:
     inputs.roomy(str(tmp_path / "job"), {"RUNSPEC_DISK": str(tmp_path / "disk")})
 
     assert [p.name for p in tmp_path.iterdir()] == ["job"]
+
+
+def test_a_shared_folder_that_is_mounted_in_its_place_stays(tmp_path: Path) -> None:
+    """Two mounts of one volume are one folder, which cannot be removed."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+
+    inputs.link(str(shared), str(shared))
+
+    assert shared.is_dir()
+    assert not shared.is_symlink()
