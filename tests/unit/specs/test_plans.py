@@ -215,7 +215,12 @@ CASES = [
     *ON_PARALLELCLUSTER,
     *ON_KUBERNETES,
 ]
-RIGHTS = [("aws-batch", "batch"), ("azure-batch", "batch"), ("azure-batch", "identity")]
+RIGHTS = [
+    ("aws-batch", "batch"),
+    ("azure-batch", "batch"),
+    ("azure-batch", "identity"),
+    ("kubernetes", "gpus"),
+]
 ROLE = "arn:aws:iam::123456789012:role/job"
 AWS = {
     "region": "eu-central-1",
