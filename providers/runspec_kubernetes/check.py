@@ -29,6 +29,7 @@ MOST_INDEXES = 100_000
 # Of a ConfigMap: https://kubernetes.io/docs/concepts/configuration/configmap/#motivation
 MOST_BYTES = 1 << 20
 RUN = "a" * 47  # as long as the id of a run can be
+MOUNTS = "/job"  # where specs usually have their files, and images have nothing
 # Folders of a pod that are not for mounts and outputs.
 OURS = tuple(
     f"{path}/"
@@ -51,6 +52,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     if facts.complete:
         yield from _profile(options)
         yield from _nodes(spec, options)
+        yield from _queue(spec, options)
         yield from _shared(spec, options)
         yield from _store(spec, facts)
         yield from secret_problems(spec, options, "kubernetes", "env:{}", _secret)
@@ -90,6 +92,9 @@ def _container(spec: Spec) -> Iterator[Problem]:
         yield Problem(at, what, severity="note")
     elif image:
         yield from check_pulled(image)
+    if spec.container.python:
+        what = "the image has its own Python: make sure that it is one of these versions"
+        yield Problem(("container", "python"), what, severity="note")
     yield from check_build(spec)
     yield from check_entrypoint(spec, "the agent takes the place of the ENTRYPOINT in a pod")
     for name in spec.ulimits.given:
@@ -132,6 +137,16 @@ def _nodes(spec: Spec, options: KubernetesOptions) -> Iterator[Problem]:
             f"the labels of '{cluster.gpu_model}' in the profile do not say how much memory it has"
         )
         yield Problem(("cluster", "gpu_type"), what, severity="note")
+
+
+def _queue(spec: Spec, options: KubernetesOptions) -> Iterator[Problem]:
+    """Yield a note for a job that Kueue admits whatever its quota is.
+
+    https://kueue.sigs.k8s.io/docs/tasks/run/jobs/
+    """
+    if options.queue and not (spec.cluster.cpus and spec.cluster.memory):
+        what = f"the queue '{options.queue}' counts the cpus and memory that a job asks for"
+        yield Problem(("cluster",), what, severity="note")
 
 
 def _retry(spec: Spec) -> Iterator[Problem]:
@@ -206,7 +221,7 @@ def _volumes(spec: Spec, facts: Facts) -> Iterator[Problem]:
             what = f"a volume at {volume} would hide what the image has there"
             hint = f"write /job/{path.rpartition('/')[2]}, or add security: none to the profile"
             yield Problem(at, what, hint)
-        elif volume != path and volume in volumes:
+        elif volume != path and volume in volumes and volume != MOUNTS:
             what = (
                 f"the job sees nothing of what the image has in {volume}: a volume takes its place"
             )

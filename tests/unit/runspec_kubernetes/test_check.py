@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runspec_jobs.provider import Spec
 from tests.unit.runspec_kubernetes.plans import (
     CODE,
     STORE,
@@ -159,3 +160,24 @@ def test_gpus_are_chosen_by_the_labels_of_the_profile(
 )
 def test_jobs_that_need_a_store_say_so(fields: dict[str, Any], needing: str) -> None:
     assert errors(make_spec(**fields), {}) == [f"the profile has no `store`, which {needing} need"]
+
+
+def notes(spec: Spec, profile: dict[str, Any] = STORE) -> list[str]:
+    return [p.what for p in list_problems(spec, profile) if p.severity == "note"]
+
+
+def test_a_file_where_specs_have_theirs_hides_nothing() -> None:
+    assert notes(make_spec(mounts=[{**WORDS, "target": "/job/words.txt"}])) == []
+
+
+def test_versions_of_python_are_those_of_the_image() -> None:
+    (note,) = notes(make_spec(container={"python": ">=3.11", "image": "python:3.11"}))
+
+    assert note == "the image has its own Python: make sure that it is one of these versions"
+
+
+def test_a_queue_counts_what_a_job_asks_for() -> None:
+    queue = {**STORE, "queue": "team-a"}
+
+    assert len(notes(make_spec(cluster={"cpus": 1}), queue)) == 1
+    assert notes(make_spec(cluster={"cpus": 1, "memory": "1GiB"}), queue) == []
