@@ -6,7 +6,7 @@ containers are processes of this machine, which ignore images, or containers of 
 
 Not supported, and refused: server-side apply, tables, protobuf, YAML in requests, attach, ephemeral containers,
 SPDY, custom resources, admission webhooks, all resources but those in `resources.py`. Accepted without effect:
-affinity between pods, topology spread, probes, hooks, security contexts, read-only mounts, sysctls, services (a pod's
+affinity between pods, topology spread, probes, hooks, security contexts, sysctls, services (a pod's
 address is reached directly; there is no DNS), image pull secrets, limits of resources (only the scheduler counts
 requests). managedFields are not kept.
 

@@ -65,7 +65,10 @@ class Handler(Serving):
             user = access.identify(cluster.settings, headers)
             shown = discovery.answer(cluster.settings, path)
             if shown is not None:
-                self.call(SERVICE, "discover", self.kept(), lambda: said(200, shown, JSON))
+                reply = (
+                    Reply(200, shown.encode()) if isinstance(shown, str) else said(200, shown, JSON)
+                )
+                self.call(SERVICE, "discover", self.kept(), lambda: reply)
                 return
             request = requests.read(self.command, self.path, headers, body, cluster.settings.kueue)
         except ServiceError as exc:

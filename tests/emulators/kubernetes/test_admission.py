@@ -117,3 +117,13 @@ def test_everybody_may_review_his_own_access(bench: Bench) -> None:
     assert value["status"]["resourceRules"] == [
         {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
     ]
+
+
+def test_a_pod_wants_a_service_account_that_is_there(bench: Bench) -> None:
+    body = pod()
+    body["spec"]["serviceAccountName"] = "other"
+
+    status, value = bench.call("POST", PODS_PATH, body)
+
+    why = 'error looking up service account default/other: serviceaccount "other" not found'
+    assert (status, value["message"]) == (403, f'pods "p" is forbidden: {why}')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,6 +92,18 @@ def test_a_container_that_takes_too_much_memory_is_killed(stand: Stand) -> None:
     assert (state["exitCode"], state["reason"]) == (137, "OOMKilled")
 
 
+def test_a_second_deletion_may_shorten_the_grace(stand: Stand) -> None:
+    stand.run("trap '' TERM; echo ready; while :; do sleep 0.05; done")
+    until(lambda: stand.pod()["status"]["phase"] == "Running" and "ready" in stand.log())
+    pids = [pid for pod in stand.tell("GET", "pods") for pid in pod["pids"]]
+
+    stand.core.delete_namespaced_pod("p", "default")
+    stand.core.delete_namespaced_pod("p", "default", grace_period_seconds=0)
+
+    assert not names(stand)
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+
+
 def test_a_signal_is_an_exit_code(stand: Stand) -> None:
     # of two "$" in a command, the kubelet leaves one
     stand.run("kill -9 $$$$")
@@ -152,7 +165,13 @@ def test_mounts_are_where_the_pod_wants_them(make: Callable[..., Stand]) -> None
         {"name": "shm", "emptyDir": {"medium": "Memory"}},
     ]
     mounts = [{"name": "c", "mountPath": "/shared"}, {"name": "shm", "mountPath": "/dev/shm"}]
+    stand.core.create_namespaced_config_map(
+        "default", {"metadata": {"name": "m"}, "data": {"x": "1"}}
+    )
+    volumes.append({"name": "m", "configMap": {"name": "m"}})
+    mounts.append({"name": "m", "mountPath": "/files"})
     script = "pwd; echo $$ >> /shared/all; wc -l < /shared/all; echo 1 > /dev/shm/x; echo x > /only"
+    script += "; if echo 2 > /files/x; then exit 1; fi 2> /dev/null"
 
     for name in ("a", "b"):
         stand.run(

@@ -148,3 +148,9 @@ def test_a_page_that_is_too_old_is_expired(bench: Bench) -> None:
     assert (status, value["reason"]) == (410, "Expired")
     again = bench.get(f"{MAPS_PATH}?limit=2&continue={value['metadata']['continue']}")
     assert [v["metadata"]["name"] for v in again["items"]] == ["c"]
+
+
+def test_a_body_that_is_no_json_is_of_another_type(bench: Bench) -> None:
+    status, value = bench.call("POST", MAPS_PATH, b"metadata: {name: m}", "application/yaml")
+
+    assert (status, value["reason"]) == (415, "UnsupportedMediaType")

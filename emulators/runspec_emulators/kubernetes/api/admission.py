@@ -12,6 +12,7 @@ from fractions import Fraction
 from runspec_emulators.kubernetes import errors
 from runspec_emulators.kubernetes.api import quantity
 from runspec_emulators.kubernetes.resources import (
+    ACCOUNTS,
     JOBS,
     KUEUE,
     LIMITS,
@@ -48,6 +49,11 @@ def set_values(world: World, resource: Resource, value: Object) -> None:
     if resource is not PODS:
         return
     spec, meta = value["spec"], value["metadata"]
+    account = spec["serviceAccountName"]
+    if account != "default" and world.get(ACCOUNTS, meta["namespace"], account) is None:
+        why = f'serviceaccount "{account}" not found'
+        place = f"error looking up service account {meta['namespace']}/{account}"
+        raise errors.forbidden(PODS.names, meta.get("name", ""), f"{place}: {why}")
     name = spec.get("priorityClassName")
     spec["priority"] = _priority(world, name, meta)
     for limits in world.all(LIMITS, meta["namespace"]):

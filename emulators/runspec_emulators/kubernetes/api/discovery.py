@@ -19,13 +19,15 @@ VERBS = "create delete deletecollection get list patch update watch".split()
 OF_SUB = {"log": ["get"], "status": ["get", "patch", "update"]}
 
 
-def answer(settings: Settings, path: str) -> dict[str, Any] | None:
+def answer(settings: Settings, path: str) -> dict[str, Any] | str | None:
     """Return what a path of discovery is answered with; None for any other path."""
     known = [r for r in RESOURCES if settings.kueue or r.names.group != KUEUE]
     groups = sorted({(r.names.group, r.version) for r in known if r.names.group})
     parts = path.strip("/").split("/")
     if parts == ["version"]:
         return _version(settings.version)
+    if parts[0] in ("healthz", "livez", "readyz"):
+        return "ok"
     if parts == ["api"]:
         return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
     if parts == ["apis"]:

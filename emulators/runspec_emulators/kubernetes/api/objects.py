@@ -36,6 +36,7 @@ from runspec_emulators.kubernetes.resources import (
 )
 from runspec_emulators.kubernetes.world import Object, World, copied, is_terminating, now
 
+JSON = "application/json"
 MOST_DATA = 1024 * 1024  # bytes of a ConfigMap or a Secret
 MOST_BYTES = 1_500_000
 """--max-request-bytes of etcd: https://etcd.io/docs/v3.6/dev-guide/limit/"""
@@ -67,6 +68,7 @@ def read(world: World, request: Request) -> Object:
 
 def create(world: World, request: Request) -> Object:
     """Return the object that was created from the body of a request."""
+    _check_type(request)
     value, causes = decoding.decode(request, request.document())
     if value["metadata"].get("resourceVersion"):
         said = "resourceVersion should not be set on objects to be created"
@@ -146,6 +148,13 @@ def _quality(pod: Object) -> str:
     return "Guaranteed" if full and equal else "Burstable"
 
 
+def _check_type(request: Request) -> None:
+    given = request.headers.get("content-type", JSON).partition(";")[0].strip()
+    if given != JSON:
+        said = "the body of the request was in an unknown format - accepted media types include: "
+        raise errors.refuse(415, "UnsupportedMediaType", said + JSON)
+
+
 def _check_namespace(world: World, request: Request, value: Object) -> None:
     given = value["metadata"].get("namespace", request.namespace)
     if given != request.namespace:
@@ -194,6 +203,7 @@ def _check_data(resource: Resource, value: Object) -> Iterator[Cause]:
 
 def update(world: World, request: Request) -> Object:
     """Replace an object, or its status."""
+    _check_type(request)
     before = read(world, request)
     value, causes = decoding.decode(request, request.document())
     decoding.check_name(request, value)

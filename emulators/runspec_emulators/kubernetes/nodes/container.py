@@ -45,6 +45,8 @@ class Launch:
     cwd: str
     mounts: Sequence[tuple[Path, str]]
     """Folders or files of this machine, and where the container has them."""
+    read_only: frozenset[str] = frozenset()
+    """Those of them that it cannot write to."""
 
 
 @dataclass
@@ -130,6 +132,7 @@ class Container:
             "root": os.path.realpath(root),
             "confinement": confinement,
             "mounts": [(os.path.realpath(source), target) for source, target in self.launch.mounts],
+            "read_only": [*self.launch.read_only],
             "cwd": self.launch.cwd,
             "argv": [*argv],
             "failed": writer,
@@ -166,7 +169,8 @@ class Container:
         line = [*podman, "run", "--rm", "--name", self.podman_name, "--network", "host"]
         line += env_options(self.folder / f"{self.podman_name}.env", env)
         for source, target in self.launch.mounts:
-            line += ["--volume", f"{source}:{target}"]
+            mode = ":ro" if target in self.launch.read_only else ""
+            line += ["--volume", f"{source}:{target}{mode}"]
         if self.launch.cwd != "/":
             line += ["--workdir", self.launch.cwd]
         if argv:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-from functools import partial
 
 from runspec_emulators.kubernetes.api import deletion
 from runspec_emulators.kubernetes.nodes.pod_run import PodRun
@@ -60,7 +59,7 @@ class Kubelet:
                 self._world.add_event(
                     pod, PODS, "Normal", "Killing", "Stopping container", "kubelet"
                 )
-                run.stop(pod["metadata"].get("deletionGracePeriodSeconds", 0))
+            run.stop(pod["metadata"].get("deletionGracePeriodSeconds", 0))
             return
         if pod["metadata"].get("deletionGracePeriodSeconds"):
 
@@ -79,8 +78,8 @@ class Kubelet:
             del self.runs[uid]
             self._world.addresses.give_back(run.address)
             shutil.rmtree(run.folder, ignore_errors=True)
-        elif not run.stopping:
-            threading.Thread(target=run.kill, daemon=True).start()
+        else:
+            run.stop(0)
 
     # What befalls pods.
 
@@ -134,8 +133,7 @@ class Kubelet:
                 set_condition(status, "DisruptionTarget", "True", "TerminationByKubelet", message)
 
         self._world.change(PODS, *key_of(pod), mark)
-        threading.Thread(target=partial(run.stop, grace_s), daemon=True).start()
-        run.stopping = True
+        run.stop(grace_s)
 
     def close(self) -> None:
         """End every process of every pod."""

@@ -14,6 +14,9 @@ from typing import Any
 
 MISSING = 128
 """The exit code where the command could not be started; the pipe `failed` then says why."""
+READ_ONLY = (
+    1 | 2 | 4
+)  # MS_RDONLY, MS_NOSUID, MS_NODEV: what a user namespace may not take away stays
 STAGED = "/.dev"
 
 
@@ -29,6 +32,8 @@ def main(given: dict[str, Any]) -> None:
     for source, target in given["mounts"]:
         make_target(source, target)
         mount_namespace.call_mount(source, target, bind)
+        if target in given["read_only"]:
+            mount_namespace.call_mount(None, target, mount_namespace.MS_REMOUNT | bind | READ_ONLY)
     os.makedirs(given["cwd"], exist_ok=True)
     os.chdir(given["cwd"])
     os.set_inheritable(given["failed"], False)  # its end says that the command began

@@ -22,6 +22,8 @@ from runspec_emulators.kubernetes.nodes.volumes import Volumes
 from runspec_emulators.kubernetes.resources import PODS
 from runspec_emulators.kubernetes.world import Object, World, now, set_condition
 
+FILES = {"configMap", "secret", "downwardAPI", "projected"}
+"""Volumes that are mounted read-only: https://kubernetes.io/docs/concepts/storage/volumes/"""
 WAIT_S = 0.1
 """How often the kubelet looks whether what was missing is there."""
 
@@ -48,6 +50,7 @@ class PodRun:
         """Reason and message of a pod that its node ends."""
         self.oom = False
         self.stopping = False
+        self._grace_s = float("inf")
         self._restarts: dict[str, int] = {}
         self._failed = False
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -58,15 +61,15 @@ class PodRun:
     # What others ask of it.
 
     def stop(self, grace_s: float) -> None:
-        """End its containers: SIGTERM, and SIGKILL when *grace_s* have passed. Later calls may shorten that."""
-        self.stopping = True
-        self._stop.set()
-        if grace_s <= 0:
-            self.kill()
+        """End its containers: SIGTERM, and SIGKILL when *grace_s* have passed. Only a shorter time changes anything."""
+        if grace_s >= self._grace_s:
             return
-        for container in list(self.containers.values()):
-            container.terminate()
-        self._world.timers.after(grace_s, self._kill_later)
+        begins, self._grace_s, self.stopping = not self.stopping, grace_s, True
+        self._stop.set()
+        if begins and grace_s > 0:
+            for container in list(self.containers.values()):
+                container.terminate()
+        self._world.timers.after(max(grace_s, 0), self._kill_later)
 
     def _kill_later(self) -> None:
         if not self.done.is_set():
@@ -273,6 +276,7 @@ class PodRun:
             full,
             container.get("workingDir") or "/",
             self._mounts(container),
+            self._read_only(container),
         )
 
     def _mounts(self, container: Object) -> list[tuple[Path, str]]:
@@ -289,6 +293,13 @@ class PodRun:
         message.write_bytes(b"")
         mounts.append((message, container["terminationMessagePath"]))
         return mounts
+
+    def _read_only(self, container: Object) -> frozenset[str]:
+        """Return where a container cannot write: mounts that say so, and files of the API server."""
+        volumes = self.pod["spec"].get("volumes") or ()
+        files = {v["name"] for v in volumes if v.keys() & FILES}
+        mounts = container.get("volumeMounts") or ()
+        return frozenset(m["mountPath"] for m in mounts if m.get("readOnly") or m["name"] in files)
 
     def _message_file(self, container: Object) -> Path:
         folder: Path = self.folder
