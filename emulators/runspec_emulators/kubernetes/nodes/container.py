@@ -26,7 +26,6 @@ from runspec_namespaces import mount_namespace
 GONE_S = 5.0
 MARK = "POD_SANDBOX_ID"
 """The variable by which all processes of a pod are found, wherever they have gone."""
-MOST_MESSAGE = 4096
 NOT_STARTED = 128
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 from runspec_emulators.kubernetes.nodes import environment, pod_status
 from runspec_emulators.kubernetes.nodes.container import (
-    MOST_MESSAGE,
     NOT_STARTED,
     Container,
     Launch,
@@ -18,12 +15,11 @@ from runspec_emulators.kubernetes.nodes.container import (
 )
 from runspec_emulators.kubernetes.nodes.environment import Missing
 from runspec_emulators.kubernetes.nodes.logs import Log
+from runspec_emulators.kubernetes.nodes.pod_files import PodFiles
 from runspec_emulators.kubernetes.nodes.volumes import Volumes
 from runspec_emulators.kubernetes.resources import PODS
 from runspec_emulators.kubernetes.world import Object, World, now, set_condition
 
-FILES = {"configMap", "secret", "downwardAPI", "projected"}
-"""Volumes that are mounted read-only: https://kubernetes.io/docs/concepts/storage/volumes/"""
 WAIT_S = 0.1
 """How often the kubelet looks whether what was missing is there."""
 
@@ -39,6 +35,7 @@ class PodRun:
         self.folder = world.settings.folder / "pods" / self.uid
         self._key = (meta["namespace"], meta["name"])
         self._volumes = Volumes(world, pod, self.folder / "volumes", address)
+        self._files = PodFiles(pod, self.folder, self._volumes)
         self.containers: dict[str, Container] = {}
         self.logs: dict[str, Log] = {}
         self.previous: dict[str, Log] = {}
@@ -205,7 +202,7 @@ class PodRun:
             started, reason = now(), ""
             try:
                 code = self._run_once(container, group)
-                message = self._message(container, code)
+                message = self._files.message(container, code, self.logs[name])
             except NotStarted as exc:
                 code, reason, message = NOT_STARTED, "StartError", str(exc)
             if self._stop.is_set() and name not in self.containers:
@@ -275,48 +272,9 @@ class PodRun:
             [environment.expand(w, env) for w in words],
             full,
             container.get("workingDir") or "/",
-            self._mounts(container),
-            self._read_only(container),
+            self._files.mounts(container),
+            self._files.read_only(container),
         )
-
-    def _mounts(self, container: Object) -> list[tuple[Path, str]]:
-        mounts = []
-        for mount in container.get("volumeMounts") or ():
-            source = self._volumes.folders[mount["name"]]
-            if mount.get("subPath"):
-                source = source / mount["subPath"]
-                if not source.exists():
-                    source.mkdir(parents=True)
-            mounts.append((source, mount["mountPath"]))
-        message = self._message_file(container)
-        message.parent.mkdir(parents=True, exist_ok=True)
-        message.write_bytes(b"")
-        mounts.append((message, container["terminationMessagePath"]))
-        return mounts
-
-    def _read_only(self, container: Object) -> frozenset[str]:
-        """Return where a container cannot write: mounts that say so, and files of the API server."""
-        volumes = self.pod["spec"].get("volumes") or ()
-        files = {v["name"] for v in volumes if v.keys() & FILES}
-        mounts = container.get("volumeMounts") or ()
-        return frozenset(m["mountPath"] for m in mounts if m.get("readOnly") or m["name"] in files)
-
-    def _message_file(self, container: Object) -> Path:
-        folder: Path = self.folder
-        return folder / "messages" / str(container["name"]) / "termination-log"
-
-    def _message(self, container: Object, code: int) -> str:
-        """Return the termination message: of the file, or else the end of the log, if the policy says so.
-
-        https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
-        """
-        content = b""
-        with contextlib.suppress(FileNotFoundError):  # the pod was deleted meanwhile
-            content = self._message_file(container).read_bytes()[:MOST_MESSAGE]
-        policy = container["terminationMessagePolicy"]
-        if not content and policy == "FallbackToLogsOnError" and code != 0:
-            return self.logs[container["name"]].last(80, 2048)
-        return content.decode(errors="replace")
 
     def _end(self) -> None:
         """Report how the pod ended, unless nothing is reported any more."""
