@@ -48,15 +48,15 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--tty", action="store_true")
     for word in ("namespace", "pod"):
         parser.add_argument(word)
-    parser.add_argument("words", nargs="+")
-    asked = parser.parse_args(argv)
+    ours, words = argv[: argv.index("--")], argv[argv.index("--") + 1 :]
+    asked = parser.parse_args(ours)
     options = KubernetesOptions(
         kubeconfig=asked.kubeconfig, context=asked.context, namespace=asked.namespace
     )
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     try:
-        stream = Stream(connect(options, asked.pod, asked.words, terminal=asked.tty))
+        stream = Stream(connect(options, asked.pod, words, terminal=asked.tty))
         with _raw_terminal(stream) if asked.tty else contextlib.nullcontext():
             return stream.carry()
     except RunspecError as exc:

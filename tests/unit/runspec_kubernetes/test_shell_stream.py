@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from runspec_emulators.kubernetes import Kubernetes
+from runspec_jobs.access.port_forward import Tunnel
+from runspec_jobs.provider import Facts, State
+from runspec_kubernetes import plan
+from runspec_kubernetes.client import KubernetesClient
 from runspec_kubernetes.options import KubernetesOptions
 from runspec_kubernetes.session import Session
 from runspec_kubernetes.timing import CLOCK, DEFAULT
 from tests.support import certificates
 from tests.support.terminal import Terminal
 from tests.support.wait import until
+from tests.unit.runspec_kubernetes.fake_cluster import RUN
+from tests.unit.runspec_kubernetes.plans import make_spec
 
 pytestmark = pytest.mark.process
 ENTER = [sys.executable, "-P", "-m", "runspec_kubernetes.shell_stream"]
@@ -55,9 +64,11 @@ def entered(
 
 
 def test_streams_and_exit_code_are_those_of_the_command(entered: Entered) -> None:
-    done = entered.run('read line; echo "$line $1"; echo bad >&2; exit 7', "é $x", text=b"in\n")
+    script = 'read line; echo "$line $*"; echo bad >&2; exit 7'
 
-    assert (done.stdout, done.stderr, done.returncode) == ("in é $x\n".encode(), b"bad\n", 7)
+    done = entered.run(script, "--", "é $x", text=b"in\n")
+
+    assert (done.stdout, done.stderr, done.returncode) == ("in -- é $x\n".encode(), b"bad\n", 7)
 
 
 def test_bytes_pass_in_both_directions_at_once_up_to_the_end(entered: Entered) -> None:
@@ -97,3 +108,41 @@ def test_a_terminal_of_a_command_is_the_one_of_the_user(entered: Entered) -> Non
     terminal.until("03")
 
     assert terminal.code() == 5
+
+
+def test_a_shell_and_a_tunnel_lead_to_the_program_of_a_run(tmp_path: Path) -> None:
+    with contextlib.closing(Kubernetes(tmp_path, own_root=True)) as server:
+        options = KubernetesOptions(kubeconfig=str(server.kubeconfig))
+        client = KubernetesClient(options)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port: int = free.getsockname()[1]
+        listen = (
+            f"import socket; s = socket.create_server(('127.0.0.1', {port})); c = s.accept()[0]"
+        )
+        echo = (
+            "c.sendall(b''.join(iter(lambda: c.recv(1 << 16), b''))[::-1]); c.close(); s.accept()"
+        )
+        job = make_spec(command=["python3", "-c", f"{listen}; {echo}"], env={"GREETING": "hi é"})
+        for step in plan.steps(job, RUN, Facts(options)):
+            client.call(step.do)
+
+        def enter(*words: str) -> subprocess.CompletedProcess[bytes]:
+            argv = client.shell(RUN, 0, 0, words, terminal=False).argv
+            return subprocess.run(argv, input=b"exit 3\n", capture_output=True, timeout=60)
+
+        until(lambda: client.state(RUN).state is State.RUNNING)
+        until(lambda: enter("true").returncode == 0)
+        done = enter("sh", "-c", 'echo $RUNSPEC_RUN $GREETING "$1"; exit 7', "sh", "--")
+        assert (done.stdout, done.returncode) == (f"{RUN} hi é --\n".encode(), 7), done.stderr
+        assert enter().returncode == 3
+
+        tunnel = Tunnel(port, 0, lambda: client.tunnel(RUN, 0, 0, port), lambda line: None)
+        text = os.urandom(1 << 20)
+        with socket.create_connection(("127.0.0.1", tunnel.port)) as link:
+            link.sendall(text)
+            link.shutdown(socket.SHUT_WR)  # the program answers after the end of its input
+            answer = b"".join(iter(lambda: link.recv(1 << 16), b""))
+        tunnel.close()
+        client.session.api.rest_client.pool_manager.clear()
+
+    assert answer == text[::-1]
