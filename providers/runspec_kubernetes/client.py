@@ -39,7 +39,7 @@ from runspec_kubernetes import lookup, shell, store as stores, timing
 from runspec_kubernetes.cleanup import OrphanFinder
 from runspec_kubernetes.errors import Refused
 from runspec_kubernetes.logs import Logs, PodStream
-from runspec_kubernetes.naming import ending
+from runspec_kubernetes.naming import RUN_LABEL, collection, create, delete, ending
 from runspec_kubernetes.options import KubernetesOptions
 from runspec_kubernetes.session import MERGE, Session
 from runspec_kubernetes.status import Runs, is_cancelled
@@ -49,6 +49,8 @@ from runspec_kubernetes.task_stop import Stops
 from runspec_kubernetes.timing import Clock, Timing
 
 STATE = "state.json"  # the state of a run in the store, with which other machines adopt it
+KEPT = "-state"  # the end of the name of the ConfigMap that has it, without a store
+MOST_KEPT = 1_000_000  # bytes in a ConfigMap, which holds 1 MiB with its names
 SIGNED_HOURS = 7 * 24  # of a signature for a container
 
 
@@ -133,11 +135,13 @@ class KubernetesClient:
 
         https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/delete-options/
         """
-        path, clock = request.params["path"], self.clock
+        path, clock, run = request.params["path"], self.clock, request.params.get("run")
+        if run and path == self.runs.path("configmaps", run):  # the record of a run without a store
+            self._delete(delete(self.options, "configmaps", run + KEPT, run))
         end, pause_s = clock.monotonic() + self.timing.gone_s, self.timing.first_pause_s
         asked = ""
         while (existing := self.session.read(path)) is not None:
-            lookup.refuse_foreign(existing, request.params.get("run"))
+            lookup.refuse_foreign(existing, run)
             uid = existing["metadata"]["uid"]
             if asked and uid != asked:
                 return {}  # somebody has made another one
@@ -195,6 +199,23 @@ class KubernetesClient:
 
     def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
         return OrphanFinder(self.session, self.store).find_orphans(runs, made)
+
+    def keep_state(self, run: str, content: bytes) -> None:
+        """Write the state to a ConfigMap; nobody adopts a run whose state is too large for one."""
+        name, text = run + KEPT, base64.b64encode(content).decode("ascii")
+        self._delete(delete(self.options, "configmaps", name, run))
+        if len(content) <= MOST_KEPT:
+            self.call(create(self.options, "configmaps", name, run, binaryData={STATE: text}))
+
+    def kept_state(self, run: str) -> bytes | None:
+        kept = self.session.read(self.runs.path("configmaps", run + KEPT)) or {}
+        text = kept.get("binaryData", {}).get(STATE)
+        return None if text is None else base64.b64decode(text)
+
+    def kept_runs(self) -> Sequence[str]:
+        path = collection(self.options.namespace, "configmaps")
+        listed = (entry["metadata"] for entry in self.session.listed(path, labelSelector=RUN_LABEL))
+        return [data["labels"][RUN_LABEL] for data in listed if data["name"].endswith(KEPT)]
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
         return self.runs.changes(run)

@@ -55,7 +55,9 @@ class FakeCluster(Session):
         if method != "GET":
             self.sent.append((method, path, body))
         if method == "POST":
-            return {**body, "metadata": {"uid": "uid-new", **body.get("metadata", {})}}
+            made = {**body, "metadata": {"uid": "uid-new", **body.get("metadata", {})}}
+            self.objects[f"{path}/{made['metadata'].get('name')}"] = made
+            return made
         known = self.objects.get(path)
         if known is None:
             raise Refused(f"{path} not found", code=404)
