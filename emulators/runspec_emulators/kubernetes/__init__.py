@@ -14,6 +14,12 @@ Processes have what the kubelet gives containers, with these differences: a proc
 that SIGTERM ends one without a handler; users are those of the emulator; there is no KUBERNETES_SERVICE_HOST and no
 token of a service account. Without roots of their own (`own_root`), mounts are not where the pod asks for them: the
 paths of mounts are then replaced by real ones in the command, the arguments and the variables.
+
+Chosen here, because no document says: the texts of most refusals, and which is said first; pods that a job itself
+deletes, when it is suspended or has too many, do not count as failed; the status of a pod on a lost node stays as it
+was; a log is gone as soon as its pod is; which pods a job has too many of; the order in which indexes are tried again;
+which node a pod gets: the one with the fewest pods; victims of a preemption: of the lowest priority; Kueue suspends a
+job again that somebody else resumes.
 """
 
 from runspec_emulators.kubernetes.emulator import Kubernetes

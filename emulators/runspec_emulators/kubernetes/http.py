@@ -92,7 +92,7 @@ class Handler(Serving):
         access.authorize(user, request)
         upgrades = request.headers.get("upgrade", "").lower() == "websocket"
         if request.sub in ("exec", "portforward"):
-            # "the user needs the create permission" for a websocket as well, which begins with GET
+            # A websocket begins with GET: https://github.com/kubernetes/kubernetes/pull/134577
             access.authorize(user, request, "create")
             protocol, use = service.open_stream(self.server.world, request, upgrades)
             reply = Upgraded(101, b"")
