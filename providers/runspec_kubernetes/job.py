@@ -323,7 +323,11 @@ def _volume(decision: Decision, name: str) -> str:
 
 
 def _volume_mounts(decision: Decision, spec: Spec) -> Iterator[dict[str, Any]]:
-    """Yield where volumes are mounted: the folders of mounts and outputs too, which the user of a pod cannot make."""
+    """Yield where volumes are mounted: the folders of mounts and outputs too, which the user of a pod cannot make.
+
+    The kubelet gives the folder of a sub-path the mode of its volume, in which every user may write:
+    https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/kubelet_pods.go (makeMounts)
+    """
     options = decision.options
     yield {"name": "work", "mountPath": HOME}
     yield {"name": "agent", "mountPath": AGENT_AT, "readOnly": True}
