@@ -161,6 +161,8 @@ class Agent:
         if not self.record.get("repeats_stopped"):
             return STOPPED
         self.cause, self.failed_with = end_causes.STOPPED, STOPPED
+        if not self.begun and self.place.attempt:  # the end tells this task from one that failed
+            self.begun, self.own_place = True, self.place
         return 1
 
     def _is_halted(self) -> bool:

@@ -840,6 +840,7 @@ def test_a_stopped_task_exits_with_another_code_where_its_service_would_repeat_i
     assert (job.returncode, recorded(bucket)) == (1, ["1/1/0-143-stopped"])
     again = service.runs("true", record=record, BATCH_INDEX="1", BATCH_TRY="2")
     assert again[0] == 1
+    assert "1/2/0-143-stopped" in recorded(bucket)
 
 
 def test_the_end_is_noted_in_a_file_of_the_service(service: Service, tmp_path: Path) -> None:
