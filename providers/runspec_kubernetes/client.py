@@ -35,7 +35,7 @@ from runspec_jobs.provider.machines import Usage, read_usage
 from runspec_jobs.provider.payload import pack_agent
 from runspec_jobs.provider.streams.log_streams import Stream, TimedChunk
 from runspec_jobs.provider.types import ExecSpec, Route
-from runspec_kubernetes import lookup, shell, store as stores, timing
+from runspec_kubernetes import lookup, shell, store as stores, store_claim, timing
 from runspec_kubernetes.cleanup import OrphanFinder
 from runspec_kubernetes.errors import Refused
 from runspec_kubernetes.logs import Logs, PodStream
@@ -71,6 +71,8 @@ class KubernetesClient:
         self.options, self.timing, self.clock = options, timing, clock
         self.session = Session(options, timing, clock)
         self.store: RunStore | None = _open_store(options)
+        if (options.store or "").startswith("pvc:") and self.store is None:
+            self.store = store_claim.open_store(self.session, self.call)
         self.runs = Runs(self.session, self.store)
         self.logs = Logs(self.runs)
 

@@ -29,6 +29,12 @@ FIELDS: Mapping[str, str] = {
     "RUNSPEC_IGNORED": f"metadata.annotations['{IGNORED}']",
 }
 MIB = 1 << 20
+# The folder of runspec in the volume claim that is the store.
+CLAIM_MOUNT: dict[str, Any] = {
+    "name": "store",
+    "mountPath": f"{HOME}-store",
+    "subPath": "runspec",
+}
 AGAIN, LEFT, KILLED = 75, 143, 137  # exit codes after which another attempt may follow
 # The attempt is the number of pods of this index that have ended, plus one. Clusters that do not count them by index
 # leave it to the agent.
@@ -175,16 +181,29 @@ def _pod(decision: Decision, spec: Spec, run: str) -> dict[str, Any]:
         body["priorityClassName"] = options.priority_class
     if options.pull_secrets:
         body["imagePullSecrets"] = [{"name": name} for name in options.pull_secrets]
-    if options.security == "restricted":
-        body["securityContext"] = {
-            "runAsNonRoot": True,
-            "runAsUser": options.user,
-            "runAsGroup": options.user,
-            "fsGroup": options.user,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        }
-    return body | _placement(decision)
+    return body | confined_pod(options) | _placement(decision)
+
+
+def confined_pod(options: KubernetesOptions) -> dict[str, Any]:
+    """Return what a pod has of the pod security standard of the profile, besides that of its container.
+
+    https://kubernetes.io/docs/concepts/security/pod-security-standards/
+    """
+    context = {
+        "runAsNonRoot": True,
+        "runAsUser": options.user,
+        "runAsGroup": options.user,
+        "fsGroup": options.user,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    return {"securityContext": context} if options.security == "restricted" else {}
+
+
+def confined(options: KubernetesOptions) -> dict[str, Any]:
+    """Return what a container has of that standard."""
+    context = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    return {"securityContext": context} if options.security == "restricted" else {}
 
 
 def _placement(decision: Decision) -> dict[str, Any]:
@@ -227,12 +246,7 @@ def _container(decision: Decision, spec: Spec, run: str) -> dict[str, Any]:
     resources = {"requests": dict(decision.requests), "limits": dict(decision.limits)}
     if any(resources.values()):
         container["resources"] = {key: value for key, value in resources.items() if value}
-    if options.security == "restricted":
-        container["securityContext"] = {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        }
-    return container
+    return container | confined(options)
 
 
 def _environment(decision: Decision, spec: Spec, run: str) -> Iterator[dict[str, Any]]:
@@ -334,7 +348,7 @@ def _volume_mounts(decision: Decision, spec: Spec) -> Iterator[dict[str, Any]]:
     if options.store is None:
         yield {"name": "record", "mountPath": CONFIG_AT, "readOnly": True}
     elif options.store.startswith("pvc:"):
-        yield {"name": "store", "mountPath": f"{HOME}-store", "subPath": "runspec"}
+        yield CLAIM_MOUNT
     if decision.shm_bytes or decision.gpus:
         yield {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108 - of the container
     for name, read_only in decision.shared.items():

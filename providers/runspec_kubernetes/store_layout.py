@@ -36,16 +36,21 @@ def agent_name() -> str:
 
 def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
     """Yield the steps that upload what several runs share: the agent, and folders."""
-    options: KubernetesOptions = facts.options
-    content = {"binaryData": {AGENT: {"$inside": agent_sha256()}}, "immutable": True}
-    do = create(options, "configmaps", agent_name(), None, **content)
-    undo = delete(options, "configmaps", agent_name())
-    yield Step("agent", f"make the ConfigMap {agent_name()} with the agent", Scope.SITE, do, undo)
+    yield agent_step(facts.options)
     for name, what, source in uploads(spec, facts):
         title = f"upload {what} ({source.counted}, {source.bytes:,} bytes)"
         put = Request("store", "put", {"key": blob_key(source), "body": {"$file": name}})
         remove = Request("store", "remove", {"key": blob_key(source)})
         yield Step(f"upload-{name}", title, Scope.SITE, put, remove)
+
+
+def agent_step(options: KubernetesOptions) -> Step:
+    """Return the step that makes the ConfigMap with the agent."""
+    content = {"binaryData": {AGENT: {"$inside": agent_sha256()}}, "immutable": True}
+    do = create(options, "configmaps", agent_name(), None, **content)
+    undo = delete(options, "configmaps", agent_name())
+    title = f"make the ConfigMap {agent_name()} with the agent"
+    return Step("agent", title, Scope.SITE, do, undo)
 
 
 def record(decision: Decision, spec: Spec, run: str, facts: Facts) -> Step:

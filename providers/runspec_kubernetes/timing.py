@@ -27,6 +27,7 @@ class Timing:
     stored_s: float = 10.0  # how long a list of the logs in the store is used again
     answer_s: float = 60.0  # for the answer to a request
     gone_s: float = 300.0  # for an object to be deleted, with the pods of a Job
+    served_s: float = 86400.0  # for the pod that reaches a volume claim, at most
     alive_s: float = 30.0  # between two pings: proxies close connections without data
     first_pause_s: float = 0.25
     longest_pause_s: float = 5.0

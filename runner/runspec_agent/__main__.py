@@ -3,7 +3,8 @@
 `job [-- WORD...]`, `job --node`, `batch -- WORD...`, `copy-log VERB [WORD...]`,
 `enter RUN TASK RANK [-- WORD...]`, `foreign RECORD TARGET`, `gpus COUNT -- WORD...`, `launch -- WORD...`,
 `login FILE`, `output STORE RECORD TARGET`, `reach -- WORD...`, `relay HOST PORT`,
-`resume STORE RECORD OUTPUT TASK/NODE TARGET`, `rsh HOST WORD...`, `sync --every SECONDS|--once FROM TO`,
+`resume STORE RECORD OUTPUT TASK/NODE TARGET`, `rsh HOST WORD...`, `serve-store [--wait]`,
+`sync --every SECONDS|--once FROM TO`,
 `usage FOLDER`.
 """
 
@@ -28,6 +29,7 @@ VERBS = {
     "relay": "job.port_relay",
     "resume": "transfer.resume",
     "rsh": "launch.file_rsh",
+    "serve-store": "transfer.store_server",
     "sync": "transfer.folder_sync",
     "usage": "usage.of_run",
 }

@@ -10,10 +10,12 @@ import pytest
 
 from runspec_emulators.aws.region import Objects
 from runspec_emulators.kubernetes.emulator import Kubernetes
+from runspec_emulators.kubernetes.resources import CLAIMS, JOBS, PODS
 from runspec_jobs.cli.app import run
 from tests.support.azure.emulated_account import wait
 from tests.support.kubernetes.emulated_cluster import (
     Capture,
+    listed,
     objects as objects,  # a fixture
     pods,
     prepared,
@@ -29,6 +31,17 @@ def cluster(
     objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Kubernetes]:
     yield from prepared(tmp_path, monkeypatch, objects)
+
+
+@pytest.fixture
+def claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubernetes]:
+    """A cluster whose store is a volume claim."""
+    for found in prepared(tmp_path, monkeypatch, options={"store": "pvc:runs"}):
+        metadata = {"name": "runs", "namespace": "default"}
+        spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+        with found.world.lock:
+            found.world.put(CLAIMS, {"metadata": metadata, "spec": spec, "status": {}})
+        yield found
 
 
 @pytest.fixture
@@ -77,6 +90,32 @@ def test_mounts_and_outputs_go_through_the_store(cluster: Kubernetes, capsys: Ca
     assert found["state"] == "succeeded", said(capsys, "status", found["run"])
     assert run(["fetch", found["run"]]) == 0
     assert [p.read_text() for p in Path().rglob("two")] == ["1\n"]
+
+
+def test_a_volume_claim_is_a_store(claimed: Kubernetes, capsys: Capture) -> None:
+    """This machine reaches it through one pod, and has the log of a pod that is gone."""
+    Path("code").mkdir()
+    Path("code/one").write_text("1\n")
+    write(
+        'echo hello; cp "${mounts.code}/one" "${outputs.made}/two"',
+        mounts=[{"name": "code", "source": "./code", "target": "/job/code"}],
+        outputs=[{"name": "made", "path": "/job/made"}],
+    )
+
+    found = said(capsys, "apply", "job.yaml")
+
+    assert found["state"] == "succeeded", said(capsys, "status", found["run"])
+    assert run(["fetch", found["run"]]) == 0
+    assert [p.read_text() for p in Path().rglob("two")] == ["1\n"]
+    helpers = [job for job in listed(claimed, JOBS) if job["metadata"]["name"] != found["run"]]
+    assert [job["spec"]["ttlSecondsAfterFinished"] for job in helpers] == [0]
+    with claimed.world.lock:
+        for pod in pods(claimed):
+            if pod["metadata"]["name"].startswith(found["run"]):
+                claimed.world.remove(PODS, pod)
+    capsys.readouterr()
+    assert run(["logs", found["run"]]) == 0
+    assert capsys.readouterr().out == "hello\n"
 
 
 def test_tasks_of_a_sweep_are_indexes(cluster: Kubernetes, capsys: Capture) -> None:

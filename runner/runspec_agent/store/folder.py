@@ -60,6 +60,10 @@ class FolderBucket(Bucket):
 
         self._placed(key, write, os.rename)
 
+    def put_stream(self, key: str, write: Callable[[IO[bytes]], None]) -> None:
+        """Let *write* write the object; if that raises an error, the object is as it was."""
+        self._placed(key, write, _in_place)
+
     def claim(self, key: str, content: bytes) -> bytes:
         """Read before writing, as an NFS client must ask the server anyway: most callers find an existing claim."""
         _look_again(os.path.dirname(self.path_of(key)))

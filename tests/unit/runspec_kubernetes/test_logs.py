@@ -11,11 +11,10 @@ import pytest
 
 from runspec_agent.base.record_formats import LOG_MARK
 from runspec_jobs.provider import RemoteError
-from runspec_kubernetes import logs, logs_answer
+from runspec_kubernetes import logs
 from runspec_kubernetes.attempts import Pod
 from runspec_kubernetes.errors import Refused
-from runspec_kubernetes.logs import Logs
-from runspec_kubernetes.logs_answer import Position
+from runspec_kubernetes.logs import Logs, Position
 from runspec_kubernetes.store import Entry
 from runspec_kubernetes.timing import DEFAULT
 
@@ -123,7 +122,7 @@ class Cluster:
         node = self.nodes[int(path.partition("/")[0]) - 1]
         if node.gone:
             raise Refused("the pod is gone", code=404)
-        begin = int(logs_answer.seconds_of(query["sinceTime"])) if "sinceTime" in query else 0
+        begin = int(logs.seconds_of(query["sinceTime"])) if "sinceTime" in query else 0
         body = node.body(begin)
         self.requests.append(len(body))
         blocks = [body[at : at + 50] for at in range(0, len(body), 50)]
@@ -150,7 +149,6 @@ def read(
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let chunks be small, so that the tests have many."""
-    monkeypatch.setattr(logs_answer, "CHUNK_BYTES", 64)
     monkeypatch.setattr(logs, "CHUNK_BYTES", 64)
 
 
@@ -349,6 +347,6 @@ def test_a_position_is_the_same_on_another_machine() -> None:
 
     _, position = read(cluster)
 
-    assert str(logs_answer.parse(position)) == position
-    assert logs_answer.parse(position).offset == 4
-    assert logs_answer.parse(None) == Position()
+    assert str(logs.parse(position)) == position
+    assert logs.parse(position).offset == 4
+    assert logs.parse(None) == Position()
