@@ -183,7 +183,8 @@ class KubernetesClient:
         return self.runs.status(run)
 
     def cancel(self, run: str) -> None:
-        if self.store is not None:
+        # Without a record there is no Job either, and an undo that was not needed would leave the claim.
+        if self.store is not None and self.runs.record(run) is not None:
             self.store.put_new(f"runs/{run}/claim", b"cancelled")
         job = self.runs.job(run)
         if job is None or is_cancelled(job) or job.get("status", {}).get("completionTime"):

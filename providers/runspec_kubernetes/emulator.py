@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from runspec_jobs.provider.types import Emulation
+from runspec_kubernetes.options import SPOT
 
 BUCKET, REGION = "rehearsal", "us-east-1"
 ACCESS_KEY, SECRET_KEY = "RUNSPEC_REHEARSAL_ACCESS_KEY", "RUNSPEC_REHEARSAL_SECRET_KEY"
 # Settings of real clusters and stores, which are ignored.
 OWN = (
     "kubeconfig context store store_url store_keys region service_account pull_secrets annotations "
-    "registry registry_user registry_password"
+    "registry registry_user registry_password queue"
 ).split()
 BELOW = ", and absolute paths of the spec lie below the job's folder"
 
@@ -35,7 +36,12 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
         stack.callback(objects.close)
         objects.make_bucket(BUCKET, REGION)
         near = stack.enter_context(
-            Kubernetes(folder / "cluster", engine=engine or "process", own_root=confined)
+            Kubernetes(
+                folder / "cluster",
+                engine=engine or "process",
+                own_root=confined,
+                **_cluster(settings, folder / "claims"),
+            )
         )
         settings |= reach(objects.url)
         env = {
@@ -45,6 +51,25 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             **_secrets(settings),
         }
         yield Emulation(env, settings, tuple(notes))
+
+
+def _cluster(options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the settings of a cluster that has what *options* name: namespace, claims, labels of nodes, GPUs."""
+    namespace = str(options.get("namespace", "default"))
+    shared = dict(options.get("shared", {})).values()
+    names = [str(claim).removeprefix("pvc:") for claim in shared]
+    gpus = {str(options.get("gpu_resource", "nvidia.com/gpu")): "8"}
+    types = dict(options.get("gpu_types", {})).values()
+    labels = {key: value for each in types for key, value in dict(each).items()}
+    spot = SPOT.get(str(options.get("cloud", "")))
+    labels |= {spot.label: spot.value} if spot else {}
+    labels |= dict(options.get("node_selector", {}))
+    node = {"capacity": gpus, "labels": labels}
+    return {
+        "namespaces": (namespace,),
+        "claims": {f"{namespace}/{name}": str(folder / name) for name in names},
+        "nodes": {"node-1": node, "node-2": node},
+    }
 
 
 def reach(url: str) -> dict[str, Any]:

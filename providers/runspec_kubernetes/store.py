@@ -36,6 +36,8 @@ from runspec_kubernetes.options import KubernetesOptions
 PART_BYTES = 8 << 20
 PARTS = 10_000  # https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
 AT_ONCE = 8
+# https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html; S3 answers with 400 here.
+EXPIRED = ("ExpiredToken", "InvalidToken", "TokenRefreshRequired")
 TIMEOUT_S = 600.0  # of one request, which may carry a large file
 COPY_BYTES = 5 << 30  # that one request of S3 copies
 KEY_BYTES = 1024  # https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-keys.html
@@ -317,6 +319,8 @@ def refused(action: str) -> Iterator[None]:
         if "NoSuchBucket" in str(exc) or "ContainerNotFound" in str(exc):
             raise FileNotFoundError(action) from None
         text = f"{action}: {_said(exc)}"
+        if any(code in str(exc) for code in EXPIRED):
+            raise CredentialsError(text, LOGIN) from None
         if re.search(r"status code: 4(?!08|29)", str(exc)):
             raise RemoteError(text) from None
         raise NoAnswer(text) from None

@@ -20,9 +20,11 @@ SPEC = """\
 apiVersion: runspec/v1
 name: {name}
 provider: kubernetes
-mounts: [{{name: src, source: ./src, target: /job/src}}]
+mounts:
+  - {{name: src, source: ./src, target: /job/src}}
+  - {{name: told, source: shared://told, target: /job/told}}
 outputs: [{{name: out, path: /job/out}}]
-env: {{TRUTH: {truth}}}
+env: {{TRUTH: /job/told/truth}}
 secrets: {{TOKEN: token}}
 {more}
 run: |
@@ -69,11 +71,20 @@ class KubernetesCloud(Cloud):
 
     def open(self) -> None:
         self.store.make_bucket(self.bucket, emulator.REGION)
-        self.cluster = Kubernetes(self.folder / "cluster", own_root=True)
+        told = self.folder / "told"  # of this machine, a pod sees its volumes alone
+        told.mkdir()
+        (self.folder / "truth").symlink_to(told / "truth")
+        claims = {"default/told": str(told)}
+        self.cluster = Kubernetes(self.folder / "cluster", own_root=True, claims=claims)
 
     def settings(self) -> Mapping[str, Any]:
         reach = emulator.reach(self.store.url)
-        return {**reach, "store": f"s3://{self.bucket}/ours", "secrets": {"token": "env:CANARY"}}
+        return {
+            **reach,
+            "store": f"s3://{self.bucket}/ours",
+            "secrets": {"token": "env:CANARY"},
+            "shared": {"told": "pvc:told"},
+        }
 
     def environment(self) -> dict[str, str]:
         keys = {

@@ -32,9 +32,9 @@ class Settings(EmulatorSettings):
     kueue_waits: str = ""
     """Why Kueue starts none, such as "couldn't assign flavors to pod set main: ..."; empty: it does."""
     claims: Mapping[str, str] = field(default_factory=dict)
-    """Folders of this machine that stand for persistent volume claims: NAMESPACE/NAME -> folder.
+    """Claims that are there from the beginning: NAMESPACE/NAME -> the folder of this machine that stands for it.
 
-    Others are empty folders of the emulator's own.
+    Those that are made have empty folders of the emulator's own.
     """
     bad_images: tuple[str, ...] = ("missing",)
     """Words: an image whose name has one of them cannot be pulled."""

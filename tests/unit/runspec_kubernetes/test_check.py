@@ -21,7 +21,8 @@ LARGE = {"sweep": {"n": [f"{'x' * 1000}{n}" for n in range(1100)]}}
 
 
 @pytest.mark.parametrize(
-    "target", ["/runspec", "/runspec/in", "/runspec-store/x", "/mnt/runspec/a", "/dev/x", "/proc"]
+    "target",
+    ["/runspec", "/runspec/in", "/runspec-store/x", "/runspec-shared/a", "/dev/x", "/proc"],
 )
 def test_folders_of_runspec_and_of_the_kernel_are_no_targets(target: str) -> None:
     (what,) = errors(make_spec(mounts=[{**CODE, "target": target}]))

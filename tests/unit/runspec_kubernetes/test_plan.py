@@ -69,7 +69,7 @@ def test_volumes_of_shared_file_systems_have_names_that_kubernetes_takes() -> No
     assert claims == {"shared-0": "2", "shared-1": "1", "shared-2": "0"}
     placed = {mount["mountPath"]: mount for mount in pod["containers"][0]["volumeMounts"]}
     assert placed["/job/1"] == {"name": "shared-1", "mountPath": "/job/1", "subPath": "sub/dir"}
-    assert placed["/job/0"]["readOnly"] and placed["/mnt/runspec/a_b"]["readOnly"]
+    assert placed["/job/0"]["readOnly"] and placed["/runspec-shared/a_b"]["readOnly"]
 
 
 def test_a_share_that_is_read_and_written_is_mounted_for_both() -> None:
@@ -81,7 +81,7 @@ def test_a_share_that_is_read_and_written_is_mounted_for_both() -> None:
     container = container_of({**STORE, "shared": {"work": "pvc:work"}}, mounts=mounts)
 
     placed = {m["mountPath"]: m.get("readOnly", False) for m in container["volumeMounts"]}
-    assert (placed["/job/ro"], placed["/job/rw"], placed["/mnt/runspec/work"]) == (
+    assert (placed["/job/ro"], placed["/job/rw"], placed["/runspec-shared/work"]) == (
         True,
         False,
         False,

@@ -13,7 +13,14 @@ from typing import Any, Protocol
 from runspec_emulators.kubernetes.api import deletion
 from runspec_emulators.kubernetes.api.defaults import TOLERATED_S
 from runspec_emulators.kubernetes.controllers import scheduler, taints
-from runspec_emulators.kubernetes.resources import ACCOUNTS, NAMESPACES, NODES, PODS, PRIORITIES
+from runspec_emulators.kubernetes.resources import (
+    ACCOUNTS,
+    CLAIMS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITIES,
+)
 from runspec_emulators.kubernetes.settings import NODE
 from runspec_emulators.kubernetes.world import (
     Object,
@@ -57,7 +64,7 @@ class Kubelets(Protocol):
 
 
 def begin(world: World) -> None:
-    """Make what a cluster has from the beginning: namespaces, nodes, priority classes."""
+    """Make what a cluster has from the beginning: namespaces, nodes, priority classes, claims."""
     for name in dict.fromkeys(("default", "kube-system", *world.settings.namespaces)):
         labels = {"kubernetes.io/metadata.name": name}
         spec, status = {"finalizers": ["kubernetes"]}, {"phase": "Active"}
@@ -70,6 +77,17 @@ def begin(world: World) -> None:
         world.put(PRIORITIES, made)
     for name, given in world.settings.nodes.items():
         add(world, name, given)
+    for place in world.settings.claims:
+        namespace, _, name = place.partition("/")
+        wanted: Object = {
+            "accessModes": ["ReadWriteMany"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "volumeName": name,
+        }
+        status = {"phase": "Bound"}
+        claim = _made(world, "PersistentVolumeClaim", name, {}, spec=wanted, status=status)
+        claim["metadata"]["namespace"] = namespace
+        world.put(CLAIMS, claim)
 
 
 def add(world: World, name: str, given: Any) -> Object:
