@@ -19,6 +19,8 @@ CLIENTS = {
     "AwsClient": "runspec_aws.client",
     "AzureClient": "runspec_azure.batch.client",
     "BatchAiClient": "runspec_batchai.client",
+    "KubernetesClient": "runspec_kubernetes.client",
+    "StoreClient": "runspec_kubernetes.client",
     "SlurmClient": "runspec_slurm.client",
     "ParallelClusterClient": "runspec_parallelcluster.client",
     "AwsSetupClient": "runspec_aws.setup.client",

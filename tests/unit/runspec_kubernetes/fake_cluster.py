@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, BinaryIO
 from unittest import mock
 
 from runspec_jobs.provider import Conflict
@@ -111,6 +112,18 @@ class FakeStore(dict[str, bytes]):
     def remove(self, keys: Any) -> None:
         for key in keys:
             self.pop(key, None)
+
+    def size(self, key: str) -> int | None:
+        return len(self[key]) if key in self else None
+
+    def put_blocks(self, key: str, blocks: Iterator[bytes], count: int) -> None:
+        self[key] = b"".join(blocks)
+
+    def copy(self, source: str, target: str) -> None:  # type: ignore[override]
+        self[target] = self[source]
+
+    def opened(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
+        return io.BytesIO(self[key][start:end])
 
     def listing(self, prefix: str) -> Iterator[Entry]:
         for key in sorted(self):
