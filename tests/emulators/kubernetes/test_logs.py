@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,24 @@ def test_a_log_is_read_from_its_end(tmp_path: Path, tail: int, first: int | None
 
 def test_a_log_is_cut_at_a_limit(tmp_path: Path) -> None:
     assert b"".join(filled(tmp_path, 10).read(Wanted(limit=10))) == b"line 0\nlin"
+
+
+def test_a_log_that_is_rotated_begins_anew_and_is_followed(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log", most=100)
+    following = log.read(Wanted(follow=True))
+    assert next(following) == b""
+
+    log.take(BytesIO(b"".join(b"line %d\n" % n for n in range(4))))
+
+    assert b"".join(log.read(Wanted())) == b"line 2\nline 3\n"
+    assert b"".join(following) == b"".join(b"line %d\n" % n for n in range(4))
+
+
+def test_a_log_that_is_gone_is_empty(tmp_path: Path) -> None:
+    log = filled(tmp_path, 1)
+    log.file.unlink()
+
+    assert list(log.read(Wanted())) == []
 
 
 @pytest.mark.process

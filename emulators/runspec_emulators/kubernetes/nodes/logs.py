@@ -91,29 +91,32 @@ class Log:
                     return
 
     def _lines(self, wanted: Wanted) -> Iterator[bytes]:
-        turn, place = self._turn, self._begin(wanted)
-        with self.file.open("rb") as file:
-            file.seek(place)
-            kept = file
+        turn = self._turn
+        try:
+            file = self.file.open("rb")
+        except FileNotFoundError:  # the pod was deleted meanwhile, and its log with it
+            return
+        try:
+            file.seek(self._begin(wanted))
             rest = b""
             while True:
                 ended = self.ended
-                data = kept.read(CHUNK)
-                if data:
-                    rest += data
-                    whole, newline, rest = rest.rpartition(b"\n")
+                if data := file.read(CHUNK):
+                    whole, newline, rest = (rest + data).rpartition(b"\n")
                     if newline:
                         yield self._shown(whole, wanted)
-                    continue
-                if turn != self._turn:  # the log was rotated: what follows is in a new file
-                    turn, kept = self._turn, self.file.open("rb")
-                    continue
-                if ended or not wanted.follow:
+                elif turn != self._turn:  # the log was rotated: what follows is in a new file
+                    file.close()
+                    turn, file = self._turn, self.file.open("rb")
+                elif ended or not wanted.follow:
                     return
-                yield b""
-                with self._changed:
-                    if not self.ended:
-                        self._changed.wait(TICK_S)
+                else:
+                    yield b""
+                    with self._changed:
+                        if not self.ended:
+                            self._changed.wait(TICK_S)
+        finally:
+            file.close()
 
     def _shown(self, lines: bytes, wanted: Wanted) -> bytes:
         shown = []
