@@ -8,7 +8,12 @@ from typing import Any
 
 from runspec_emulators.frame.settings import EmulatorSettings
 
-NODE: Mapping[str, Any] = {"cpu": "64", "memory": "256Gi", "pods": "1000"}
+NODE: Mapping[str, Any] = {
+    "cpu": "64",
+    "memory": "256Gi",
+    "ephemeral-storage": "1Ti",
+    "pods": "1000",
+}
 """What a node has, where nothing else is said."""
 
 

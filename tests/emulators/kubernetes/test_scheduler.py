@@ -107,3 +107,10 @@ def test_an_unknown_priority_class_is_refused(bench: Bench) -> None:
 
     assert (status, value["reason"]) == (403, "Forbidden")
     assert value["message"] == 'pods "p" is forbidden: no PriorityClass with name none was found'
+
+
+def test_a_node_has_room_on_its_disk(bench: Bench) -> None:
+    disk = {"ephemeral-storage": "10Gi"}
+    body = pod(resources={"requests": disk, "limits": disk})
+
+    assert scheduled(bench, body)["spec"]["nodeName"] == "big"
