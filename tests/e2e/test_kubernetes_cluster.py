@@ -20,6 +20,7 @@ from tests.support.kubernetes.cluster import (
     GIVEN,
     api,
     built_programs,
+    control_plane,
     kubernetes,
     namespace,
 )
@@ -36,7 +37,7 @@ from tests.support.kubernetes.jobs import (
 )
 from tests.support.wait import until
 
-__all__ = ["api", "kubernetes", "namespace"]
+__all__ = ["api", "control_plane", "kubernetes", "namespace"]
 pytestmark = [pytest.mark.slow, pytest.mark.matrix]
 ours = pytest.mark.skipif(GIVEN in os.environ, reason="it is a fact of the node program")
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.kubernetes.api import Api
-from tests.support.kubernetes.cluster import api, kubernetes, namespace
+from tests.support.kubernetes.cluster import api, control_plane, kubernetes, namespace
 from tests.support.profiles import own_profile
 from tests.support.wait import until
 
-__all__ = ["api", "kubernetes", "namespace"]
+__all__ = ["api", "control_plane", "kubernetes", "namespace"]
 pytestmark = [pytest.mark.slow, pytest.mark.matrix]
 RUNSPEC = Path(sys.executable).with_name("runspec")
 

@@ -16,7 +16,7 @@ import pytest
 
 from runspec_emulators.kubernetes import Kubernetes
 from tests.support.kubernetes.api import MERGE, Answer, Api
-from tests.support.kubernetes.cluster import kubernetes
+from tests.support.kubernetes.cluster import control_plane, kubernetes
 from tests.support.kubernetes.jobs import (
     await_phase,
     jobs_of,
@@ -26,7 +26,7 @@ from tests.support.kubernetes.jobs import (
 )
 from tests.support.wait import until
 
-__all__ = ["kubernetes"]
+__all__ = ["control_plane", "kubernetes"]
 pytestmark = pytest.mark.process
 Object = dict[str, Any]
 SERVER = pytest.param("server", marks=[pytest.mark.slow, pytest.mark.matrix])
@@ -35,19 +35,22 @@ OTHER_UID = "11111111-1111-1111-1111-111111111111"
 
 
 @pytest.fixture(scope="module", params=["emulator", SERVER])
-def kubeconfig(
+def asked(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Path]:
+) -> Iterator[tuple[Path, Callable[[], object] | None]]:
+    """Give a kubeconfig, and what makes the server forget old versions if the tests can have it do so."""
     if request.param == "server":
-        yield request.getfixturevalue("kubernetes")
+        plane = request.getfixturevalue("control_plane")
+        forget = None if plane is None else plane.forget
+        yield request.getfixturevalue("kubernetes"), forget
         return
     with Kubernetes(tmp_path_factory.mktemp("emulator")) as emulator:
-        yield emulator.kubeconfig
+        yield emulator.kubeconfig, lambda: emulator.control("POST", "forget")
 
 
 @pytest.fixture
-def api(kubeconfig: Path) -> Iterator[Api]:
-    with Api.opened(kubeconfig) as opened:
+def api(asked: tuple[Path, object]) -> Iterator[Api]:
+    with Api.opened(asked[0]) as opened:
         yield opened
 
 
@@ -331,21 +334,21 @@ REFUSED: dict[str, Asked] = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_is_refused(api: Api, namespace: str, what: str) -> None:
     """A request is refused with the same status, reason and words."""
-    asked = REFUSED[what]
+    question = REFUSED[what]
     api.must("POST", objects_of(namespace, "configmaps"), config(data={"a": "1"}))
-    path = path_of(namespace, asked.path)
+    path = path_of(namespace, question.path)
     if "CONTINUE" in path:
         api.must("POST", objects_of(namespace, "configmaps"), config("more"))
         first = api.get(objects_of(namespace, "configmaps"), limit=1)
         path = path.replace("CONTINUE", first["metadata"]["continue"])
-    kind = MERGE if asked.verb == "PATCH" else "application/json"
+    kind = MERGE if question.verb == "PATCH" else "application/json"
 
-    answer = api.call(asked.verb, path, asked.body, kind)
+    answer = api.call(question.verb, path, question.body, kind)
 
-    assert (answer.status, answer.body.get("reason")) == (asked.status, asked.reason)
-    assert answer.body["message"][: len(asked.message)] == asked.message
-    if asked.details is not None:
-        assert answer.body["details"] == asked.details
+    assert (answer.status, answer.body.get("reason")) == (question.status, question.reason)
+    assert answer.body["message"][: len(question.message)] == question.message
+    if question.details is not None:
+        assert answer.body["details"] == question.details
 
 
 def path_of(namespace: str, path: str) -> str:
@@ -525,6 +528,32 @@ def test_list_as_it_was(api: Api, namespace: str) -> None:
 
     assert "kept" in names
     assert "later" not in names
+
+
+def test_list_that_is_forgotten(
+    api: Api, namespace: str, asked: tuple[Path, Callable[[], object] | None]
+) -> None:
+    """A page of a forgotten version is refused, with a token that goes on with what is there now."""
+    if asked[1] is None:
+        pytest.skip("the server of somebody else forgets when it does")
+    maps = objects_of(namespace, "configmaps")
+    for name in ("a", "b", "c"):
+        api.must("POST", maps, {**config(name), "metadata": {"name": name, "labels": {"x": "y"}}})
+    first = api.get(maps, limit=1, labelSelector="x=y")
+    api.must("PATCH", f"{maps}/b", {"data": {"a": "2"}})
+    asked[1]()
+
+    page: dict[str, Any] = {"limit": 1, "labelSelector": "x=y"}
+    late = api.call("GET", maps, **{**page, "continue": first["metadata"]["continue"]})
+    exact: dict[str, Any] = {"resourceVersion": first["metadata"]["resourceVersion"]}
+    as_it_was = api.call("GET", maps, resourceVersionMatch="Exact", **exact)
+    rest = api.get(maps, **{**page, "continue": late.body["metadata"]["continue"]})
+
+    assert (late.status, late.body["reason"]) == (410, "Expired")
+    assert late.body["message"].startswith("The provided continue parameter is too old to display")
+    assert (as_it_was.status, as_it_was.body["reason"]) == (410, "Expired")
+    assert as_it_was.body["message"] == "The resourceVersion for the provided list is too old."
+    assert [item["metadata"]["name"] for item in rest["items"]] == ["b"]
 
 
 def test_namespace_that_goes(api: Api, namespace: str) -> None:

@@ -35,13 +35,19 @@ def built_programs() -> Path:
 
 
 @pytest.fixture(scope="session")
-def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Give the kubeconfig of an administrator of a cluster, which all tests of a worker share."""
-    if given := os.environ.get(GIVEN):
-        yield Path(given)
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane | None]:
+    """Give the control plane that all tests of a worker share, or None if there is a cluster of somebody else."""
+    if os.environ.get(GIVEN):
+        yield None
         return
     with ControlPlane(tmp_path_factory.mktemp("kubernetes"), built_programs()) as plane:
-        yield plane.kubeconfig
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def kubernetes(control_plane: ControlPlane | None) -> Path:
+    """Return the kubeconfig of an administrator of the cluster."""
+    return Path(os.environ[GIVEN]) if control_plane is None else control_plane.kubeconfig
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def page(world: World, request: Request) -> Object:
     if request.option("resourceVersionMatch") == "Exact":
         version = asked
         if version < world.forgotten:
-            raise errors.gone(f"The resourceVersion for the provided list is too old: {version}")
+            raise errors.gone("The resourceVersion for the provided list is too old.")
     if request.option("continue"):
         version, start = _read_token(request.option("continue"))
         version = version if version > 0 else world.version
