@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ OWN = {
     "pull_secrets": ["registry", "other.one"],
     "keep": 3600,
 }
+KEY = "[a-z][a-z0-9_-]{0,39}"  # what a profile takes
 FREE = {"security": "none", "host_network": True}
 PROFILES = st.sampled_from(
     [{**store, **more} for store in (S3, AZURE, CLAIM, {}) for more in ({}, OWN, FREE)]
@@ -51,13 +53,10 @@ drawn = settings(
 def facts_of(spec: Spec, profile: dict[str, Any], is_file: bool) -> Facts:
     """Return facts in which all exists that *spec* names."""
     kinds = spec.cluster.gpu_types
+    shared = [m.place.partition("/")[0] for m in spec.mounts if m.scheme == "shared"]
     known = {
         "secrets": dict.fromkeys(spec.secrets.values(), "env:TOKEN"),
-        "shared": {
-            mount.place.partition("/")[0]: "pvc:work"
-            for mount in spec.mounts
-            if mount.scheme == "shared"
-        },
+        "shared": {name: "pvc:work" for name in shared if re.fullmatch(KEY, name)},
         "gpu_types": {kind: {"accelerator": "a"} for kind in kinds},
     }
     sources = {
