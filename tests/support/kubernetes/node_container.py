@@ -13,13 +13,13 @@ from typing import Any
 
 from runspec_emulators.frame.containers import seen
 from runspec_emulators.frame.processes import inherited, send
+from runspec_emulators.kubernetes.nodes.logs import Log
 from runspec_namespaces import mount_namespace
-from tests.support.kubernetes.node_log import Log
 
 Object = dict[str, Any]
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # as most images have it
 DEVICES = ("full", "null", "random", "tty", "urandom", "zero")
-LOOK_S = 0.01
+LOOK_S, READ_S = 0.01, 10.0
 END_FILE = "/dev/termination-log"
 OF_THE_MACHINE = {
     *(
@@ -145,15 +145,15 @@ class Running:
             start_new_session=True,
         )
         assert self.process.stdout is not None, "BUG: it has a pipe"
-        self.log = log
-        threading.Thread(target=log.keep, args=(self.process.stdout,), daemon=True).start()
+        self.reader = threading.Thread(target=log.take, args=(self.process.stdout,), daemon=True)
+        self.reader.start()
         while self.first() is None and self.process.poll() is None:
             time.sleep(LOOK_S)  # until there is a process that can be signaled and entered
 
     def wait(self) -> tuple[int, int]:
         """Wait for the end; return the exit code, and the signal that ended it or 0. Its log is whole then."""
         status = self.process.wait()
-        self.log.ended.wait(10)
+        self.reader.join(READ_S)
         return (status, 0) if status >= 0 else (128 - status, -status)
 
     def spawn(

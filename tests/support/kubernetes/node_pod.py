@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from runspec_emulators.kubernetes.nodes.logs import Log
 from tests.support.kubernetes.api import Api, Refused
 from tests.support.kubernetes.node_container import (
     END_FILE,
@@ -21,7 +22,6 @@ from tests.support.kubernetes.node_container import (
     base_environment,
     user_words,
 )
-from tests.support.kubernetes.node_log import Log
 from tests.support.kubernetes.node_values import (
     Missing,
     environment,
@@ -93,7 +93,7 @@ class Pod(threading.Thread):
             self._run()
         except Gone:
             pass
-        self.log.ended.set()
+        self.log.end()
         self.leaving.wait()
         self._delete()
 
