@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from runspec_emulators.kubernetes import errors
@@ -12,10 +12,13 @@ from runspec_emulators.kubernetes.cluster import Cluster
 from runspec_emulators.kubernetes.nodes import log_requests, streams
 from runspec_emulators.kubernetes.nodes.websocket import Socket
 
-OPERATIONS = frozenset(
-    {"create", "get", "list", "watch", "update", "patch", "delete", "deletecollection"}
-)
-"""The verbs of resources: https://kubernetes.io/docs/reference/using-api/api-concepts/#api-verbs"""
+OPERATIONS: Mapping[str, Callable[[Cluster, Request], dict[str, Any]]] = {
+    "get": objects.read,
+    "update": objects.update,
+    "patch": objects.patch,
+    "delete": objects.delete,
+}
+"""The verbs for one object, beside create: https://kubernetes.io/docs/reference/using-api/api-concepts/#api-verbs"""
 
 
 class Answer(NamedTuple):
@@ -64,13 +67,7 @@ def _answer(cluster: Cluster, request: Request) -> Answer:
         return Answer(200, page)
     if request.verb == "get":
         listing.check_version(cluster, request)
-    verbs: dict[str, Callable[[Cluster, Request], dict[str, Any]]] = {
-        "get": objects.read,
-        "update": objects.update,
-        "patch": objects.patch,
-        "delete": objects.delete,
-    }
-    return Answer(200, verbs[request.verb](cluster, request))
+    return Answer(200, OPERATIONS[request.verb](cluster, request))
 
 
 def open_stream(
