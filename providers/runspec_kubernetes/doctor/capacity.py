@@ -19,6 +19,11 @@ def _amounts(values: Mapping[str, str] | None) -> Amounts:
     return {name: quantity(value) for name, value in (values or {}).items()}
 
 
+def _shown(name: str, amount: Decimal) -> str:
+    is_bytes = name.endswith(("memory", "storage"))
+    return f"{float(amount) / 2**30:g} GiB" if is_bytes else f"{amount:f}"
+
+
 def _requests(decision: Decision) -> Amounts:
     """Return what a pod asks for; without a request, a limit is one."""
     return {**_amounts(decision.limits), **_amounts(decision.requests)}
@@ -68,7 +73,11 @@ def check_quotas(
                 yield Finding(f"{what} must be set, and the job has none", False, hint)
             elif need > hard:
                 hint = "ask for less, or for a larger quota"
-                yield Finding(f"{what} is {hard:f}, and a task needs {need:f}", False, hint)
+                yield Finding(
+                    f"{what} is {_shown(name, hard)}, and a task needs {_shown(name, need)}",
+                    False,
+                    hint,
+                )
             elif need and need > hard - used.get(name, Decimal(0)):
                 yield Finding(f"{what} is in use: the job waits until others end", True)
 
@@ -77,7 +86,9 @@ def check_nodes(decision: Decision, nodes: Sequence[Any]) -> Finding:
     """Return whether a node can ever run a pod; one that the cluster may add is not known."""
     requests = _requests(decision)
     able = [node for node in nodes if _fits(decision, requests, node)]
-    asked = ", ".join(f"{name} {value:f}" for name, value in requests.items()) or "any pod"
+    asked = (
+        ", ".join(f"{name} {_shown(name, value)}" for name, value in requests.items()) or "any pod"
+    )
     asked += "".join(f", {key}={value}" for key, value in decision.selector.items())
     if able:
         return Finding(f"{len(able):,} of {len(nodes):,} nodes are large enough ({asked})", True)

@@ -22,7 +22,7 @@ Findings = Generator[Finding, None, Any]
 ENFORCED = "pod-security.kubernetes.io/enforce"
 QUEUES = "/apis/kueue.x-k8s.io/v1beta1"
 MANY = {"ReadWriteMany", "ReadOnlyMany"}
-READER = "give the login the rights that `runspec policy --of-doctor` prints"
+READER = "give the login the rights that `runspec policy JOB.yaml --doctor` prints"
 
 
 class Examiner:
