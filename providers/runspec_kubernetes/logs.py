@@ -105,6 +105,9 @@ class PodLog:
             self._answer.close()
         return bytes(data), [(size, seconds_of(time)) for size, time in times]
 
+    def __del__(self) -> None:
+        self._answer.close()  # a reader may leave it before its end
+
     def _read(self, data: bytearray, times: list[tuple[int, str]]) -> None:
         end, (time, since) = self.at.offset, self._line
         for begin, piece in self._pieces:

@@ -92,6 +92,26 @@ def test_mounts_and_outputs_go_through_the_store(cluster: Kubernetes, capsys: Ca
     assert [p.read_text() for p in Path().rglob("two")] == ["1\n"]
 
 
+def test_a_log_that_the_node_rotates_is_whole(
+    objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """Followed while it is printed, and of a pod that is gone."""
+    lines = 200_000
+    program = f"for n in range({lines}): print(f'line {{n}} of this log')"
+    for cluster in prepared(tmp_path, monkeypatch, objects, log_bytes=3 << 20):
+        write(f'python3 -c "{program}"')
+        found = said(capsys, "apply", "job.yaml", "--detach")
+
+        run(["logs", "-f", found["run"], "--save", "followed"])
+        with cluster.world.lock:
+            for pod in pods(cluster):
+                cluster.world.remove(PODS, pod)
+        run(["logs", found["run"], "--save", "kept"])
+
+        printed = "".join(f"line {n} of this log\n" for n in range(lines))
+        assert Path("followed").read_text() == Path("kept").read_text() == printed
+
+
 def test_a_volume_claim_is_a_store(claimed: Kubernetes, capsys: Capture) -> None:
     """This machine reaches it through one pod, and has the log of a pod that is gone."""
     Path("code").mkdir()
