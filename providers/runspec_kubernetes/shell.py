@@ -14,6 +14,7 @@ from pathlib import Path
 from runspec_jobs.provider import Unavailable
 from runspec_jobs.provider.types import ExecSpec, StdioProxy
 from runspec_kubernetes import lookup, reasons, store_layout
+from runspec_kubernetes.attempts import Pod
 from runspec_kubernetes.job import AGENT_AT
 from runspec_kubernetes.options import KubernetesOptions
 from runspec_kubernetes.status import Runs
@@ -26,7 +27,7 @@ START = (
     "echo 'runspec: this image has no python3' >&2; exit 127"
 )
 NONE = "-"
-LOOPBACK = "127.0.0.1"  # of the pod, where programs listen that listen at all addresses, too
+LOOPBACK = "127.0.0.1"
 
 
 def shell(
@@ -40,18 +41,19 @@ def shell(
     tail = ["--", *words] if words else []
     kind = os.environ.get("TERM", "xterm") if terminal else NONE
     argv = ["enter", run, str(task), str(rank), *tail]
-    return ExecSpec(_program(runs.session.options, pod, kind, argv, terminal=terminal))
+    return ExecSpec(_program(runs.session.options, pod.name, kind, argv, terminal=terminal))
 
 
 def tunnel(runs: Runs, run: str, task: int, rank: int, port: int) -> StdioProxy:
-    """Return a program that carries one connection to *port* of the node."""
+    """Return a program that carries one connection to *port* of the node, at its RUNSPEC_HOST or at loopback."""
     pod = find_pod(runs, run, task, rank)
-    options = runs.session.options
-    return StdioProxy(_program(options, pod, NONE, ["relay", LOOPBACK, str(port)], terminal=False))
+    hosts = [pod.body["status"].get("podIP"), LOOPBACK]
+    argv = ["relay", ",".join(filter(None, hosts)), str(port)]
+    return StdioProxy(_program(runs.session.options, pod.name, NONE, argv, terminal=False))
 
 
-def find_pod(runs: Runs, run: str, task: int, rank: int) -> str:
-    """Return the name of the pod of a node. Raises Unavailable if its container does not run."""
+def find_pod(runs: Runs, run: str, task: int, rank: int) -> Pod:
+    """Return the pod of a node. Raises Unavailable if its container does not run."""
     record = runs.record(run)
     index = task * int(record["nodes"]) + rank if record is not None else -1
     pods = runs.pods(run, anew=True).get(index)
@@ -62,7 +64,7 @@ def find_pod(runs: Runs, run: str, task: int, rank: int) -> str:
         raise Unavailable(f"{text}: {why}" if why else text)
     if lookup.is_leaving(pod.body):
         raise Unavailable(f"task {task}, node {rank} of {run} is ending")
-    return pod.name
+    return pod
 
 
 def _program(

@@ -1,4 +1,6 @@
-"""`relay HOST PORT`: connect standard input and output to a port that only this node can reach.
+"""`relay HOST[,HOST...] PORT`: connect standard input and output to a port that only this node can reach.
+
+Of several hosts, the first one that accepts the connection is used.
 
 In each direction, the stream consists of frames: a length of four bytes, big-endian, and so many bytes; length 0
 marks the end. The first frame of the output is `ok`, or an error message. An input without the last frame was cut
@@ -22,14 +24,18 @@ IN, OUT = 0, 1
 
 def main(argv: List[str]) -> int:
     if len(argv) != 2 or not argv[1].isdigit():
-        raise Failure("usage: relay HOST PORT")
-    try:
-        sock = socket.create_connection((argv[0], int(argv[1])), timeout=CONNECT_S)
-    except ConnectionRefusedError:
-        say(b"refused")
-        return 0
-    except OSError as exc:
-        say((exc.strerror or str(exc)).lower().encode())
+        raise Failure("usage: relay HOST[,HOST...] PORT")
+    said = b""
+    for host in argv[0].split(","):
+        try:
+            sock = socket.create_connection((host, int(argv[1])), timeout=CONNECT_S)
+            break
+        except ConnectionRefusedError:
+            said = b"refused"
+        except OSError as exc:
+            said = (exc.strerror or str(exc)).lower().encode()
+    else:
+        say(said)
         return 0
     sock.settimeout(None)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -36,11 +36,12 @@ def test_a_shell_begins_in_the_newest_pod_of_the_node(monkeypatch: pytest.Monkey
 def test_a_tunnel_is_the_relay_of_the_agent() -> None:
     fakes = Fakes()
     running(fakes, 2)
+    next(iter(fakes.cluster.objects.values()))["status"] = {**RUNNING, "podIP": "10.0.0.7"}
 
     route = fakes.client.tunnel(RUN, 2, 0, 8888)
 
     assert isinstance(route, StdioProxy)
-    assert route.argv[-4:] == ("-", "relay", "127.0.0.1", "8888")
+    assert route.argv[-4:] == ("-", "relay", "10.0.0.7,127.0.0.1", "8888")
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "leaving", ""])

@@ -94,7 +94,7 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-@pytest.fixture(params=["address", "relay", "forward"])
+@pytest.fixture(params=["address", "relay", "relay of hosts", "forward"])
 def way(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Route]:
     """Each way there is to a port of this machine."""
     (tmp_path / "inside.pyz").write_bytes(pack_agent())
@@ -102,6 +102,7 @@ def way(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Route
     ways: dict[str, Callable[[int], Route]] = {
         "address": lambda port: Address("127.0.0.1", port),
         "relay": lambda port: StdioProxy((*relay, str(port))),
+        "relay of hosts": lambda port: StdioProxy((*relay[:-1], "127.0.0.2,127.0.0.1", str(port))),
         "forward": lambda port: Forward(
             (sys.executable, "-c", LEADING, "{socket}", "127.0.0.1", str(port))
         ),
