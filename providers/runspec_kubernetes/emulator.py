@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from runspec_jobs.provider import UsageError
 from runspec_jobs.provider.types import Emulation
 from runspec_kubernetes.options import SPOT
 
 BUCKET, REGION = "rehearsal", "us-east-1"
 ACCESS_KEY, SECRET_KEY = "RUNSPEC_REHEARSAL_ACCESS_KEY", "RUNSPEC_REHEARSAL_SECRET_KEY"
+CLAIMS = "RUNSPEC_REHEARSAL_CLAIMS"  # the folder with those of volume claims
 # Settings of real clusters and stores, which are ignored.
 OWN = (
     "kubeconfig context store store_url store_keys region service_account pull_secrets annotations "
@@ -49,6 +52,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             ACCESS_KEY: KEYS["AWS_ACCESS_KEY_ID"],
             SECRET_KEY: KEYS["AWS_SECRET_ACCESS_KEY"],
             **_secrets(settings),
+            CLAIMS: str(folder / "claims"),
         }
         yield Emulation(env, settings, tuple(notes))
 
@@ -61,14 +65,16 @@ def _cluster(options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     gpus = {str(options.get("gpu_resource", "nvidia.com/gpu")): "8"}
     types = dict(options.get("gpu_types", {})).values()
     labels = {key: value for each in types for key, value in dict(each).items()}
-    spot = SPOT.get(str(options.get("cloud", "")))
-    labels |= {spot.label: spot.value} if spot else {}
     labels |= dict(options.get("node_selector", {}))
-    node = {"capacity": gpus, "labels": labels}
+    nodes = {f"node-{n}": {"capacity": gpus, "labels": labels} for n in (1, 2)}
+    spot = SPOT.get(str(options.get("cloud", "")))
+    if spot is not None:
+        own = {**labels, spot.label: spot.value}
+        nodes |= {f"spot-{n}": {"capacity": gpus, "labels": own} for n in (1, 2)}
     return {
         "namespaces": (namespace,),
         "claims": {f"{namespace}/{name}": str(folder / name) for name in names},
-        "nodes": {"node-1": node, "node-2": node},
+        "nodes": nodes,
     }
 
 
@@ -83,6 +89,18 @@ def reach(url: str) -> dict[str, Any]:
             "AWS_SECRET_ACCESS_KEY": f"env:{SECRET_KEY}",
         },
     }
+
+
+def fill(stage: Emulation, container: str, folder: Path) -> None:
+    """Copy the files of *folder* to the volume claim behind the shared file system *container*."""
+    known = stage.options.get("shared", {})
+    if container not in known:
+        names = ", ".join(known) or "none"
+        raise UsageError(
+            f"the job has no shared file system '{container}'", f"the profile has {names}"
+        )
+    claim = str(known[container]).removeprefix("pvc:")
+    shutil.copytree(folder, Path(stage.env[CLAIMS]) / claim, dirs_exist_ok=True)
 
 
 def _secrets(options: Mapping[str, Any]) -> dict[str, str]:

@@ -55,6 +55,11 @@ class KubernetesProvider:
     def policy(self, steps: Iterable[Step], options: Any, *, of_job: bool) -> Mapping[str, Any]:
         return policy.policy(steps, options, of_job=of_job)
 
+    def fill(self, stage: Emulation, container: str, folder: Path) -> None:
+        from runspec_kubernetes.emulator import fill
+
+        fill(stage, container, folder)
+
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None
     ) -> AbstractContextManager[Emulation]:

@@ -21,7 +21,7 @@ from tests.support.slurm.shared_cluster import PROGRAMS
 
 pytestmark = pytest.mark.slow
 
-CLOUDS = ("aws-batch", "azure-batch", "azure-batch-ai", "parallelcluster", "slurm")
+CLOUDS = ("aws-batch", "azure-batch", "azure-batch-ai", "kubernetes", "parallelcluster", "slurm")
 # The names that docs/inside.md promises; those of a mount, an output and a parameter as in the spec below.
 TABLE = (ROOT / "docs" / "inside.md").read_text().partition("Names are in capitals")[0]
 PROMISED = "\n".join(row for row in TABLE.splitlines() if "not set in every job" not in row)
@@ -233,7 +233,7 @@ def test_a_process_of_torchrun_sees_the_same_wherever_it_runs(
 def test_the_limits_of_a_process_are_the_same_wherever_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of the spec, below what this machine allows. Batch AI refuses them."""
+    """Those of the spec, below what this machine allows. Batch AI and Kubernetes refuse them."""
     need("azurite", *PROGRAMS)
     script = 'printf "[%s, %s]" "$(ulimit -n)" "$(ulimit -s)" > "${outputs.found}/0.json"'
     more = {
@@ -241,7 +241,7 @@ def test_the_limits_of_a_process_are_the_same_wherever_it_runs(
         "ulimits": {"nofile": 1234, "stack": "4MiB"},
         "command": ["sh", "-c", script],
     }
-    clouds = [name for name in CLOUDS if name != "azure-batch-ai"]
+    clouds = [name for name in CLOUDS if name not in ("azure-batch-ai", "kubernetes")]
     found = {name: seen(name, tmp_path, monkeypatch, **more) for name in ("local", *clouds)}
 
     assert found == {name: {"0.json": [1234, 4096]} for name in ("local", *clouds)}

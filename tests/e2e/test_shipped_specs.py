@@ -25,7 +25,8 @@ from tests.support.slurm.shared_cluster import PROGRAMS
 
 pytestmark = pytest.mark.slow
 Capture = pytest.CaptureFixture[str]
-CLOUDS = ("aws-batch", "azure-batch", "azure-batch-ai", "slurm", "parallelcluster")
+CLOUDS = ("aws-batch", "azure-batch", "azure-batch-ai", "kubernetes", "slurm", "parallelcluster")
+ON_CLUSTERS = ("kubernetes", "slurm", "parallelcluster")
 # What each prints, whatever the provider.
 SMALL = {
     "fit": "epoch 3  loss=",
@@ -58,6 +59,7 @@ SECRETS = {
     "aws-batch": f"aws-sm:{ARN}",
     "azure-batch": "env:HF",
     "azure-batch-ai": "env:HF",
+    "kubernetes": "env:HF",
     "slurm": "env:HF",
     "parallelcluster": "env:HF",
 }
@@ -71,6 +73,7 @@ def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings: dict[str, Any] = {name: {"secrets": {"hf": at}} for name, at in SECRETS.items()}
     settings["parallelcluster"] |= {**PLACE, "storage": {"workspace": {"mount": "/workspace"}}}
     settings["slurm"] |= {"shared": {"workspace": "/far"}}
+    settings["kubernetes"] |= {"shared": {"workspace": "pvc:workspace"}, "cloud": "gke"}
     own_profile().write_text(json.dumps({"providers": settings}))
 
 
@@ -110,14 +113,14 @@ def test_a_small_spec_runs_on_this_machine(
     assert SMALL[name] in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("provider", ["slurm", "parallelcluster"])
+@pytest.mark.parametrize("provider", ON_CLUSTERS)
 def test_a_folder_is_put_where_the_cluster_shares_it(
     tmp_path: Path, provider: str, capsys: Capture
 ) -> None:
     (tmp_path / "data/set").mkdir(parents=True)
     (tmp_path / "data/set/a").write_text("shared\n")
-    own = {**PLACE, "shared": {"workspace": "/far"}} if provider != "slurm" else {}
-    own = own or {"shared": {"workspace": "/far"}}
+    shared = {"shared": {"workspace": "pvc:all" if provider == "kubernetes" else "/far"}}
+    own = {**PLACE, **shared} if provider == "parallelcluster" else shared
     own_profile().write_text(json.dumps({"providers": {provider: own}}))
     mount = {"name": "data", "source": "shared://workspace/set", "target": "/job/data"}
     spec = {"apiVersion": "runspec/v1", "name": "j", "provider": provider, "mounts": [mount]}
@@ -236,7 +239,7 @@ def test_a_large_spec_runs_on_each_provider_that_plans_it(
     shutil.copytree("data", "home/local/shared/workspace")  # where `local` has what is shared
     chosen = [w for one in settings for w in ("--set", one)]
     line: list[str] = [f"specs/{name}.yaml", "--provider", provider, *chosen]
-    if provider in ("slurm", "parallelcluster") and "parallelcluster/" in name:
+    if provider in ON_CLUSTERS and "parallelcluster/" in name:
         line += ["--container", "workspace=data"]
     words = ["--", *of.words] if of.words else []
     monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / "home"))
