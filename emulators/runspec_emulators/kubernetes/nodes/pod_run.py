@@ -202,6 +202,8 @@ class PodRun:
             started, reason = now(), ""
             try:
                 code = self._run_once(container, group)
+                if name not in self.logs:
+                    return code  # the pod was told to end before
                 message = self._files.message(container, code, self.logs[name])
             except NotStarted as exc:
                 code, reason, message = NOT_STARTED, "StartError", str(exc)
