@@ -11,6 +11,7 @@ from runspec_jobs.provider.job_manifest import limit_s
 from runspec_kubernetes.options import SPOT, KubernetesOptions
 
 Selector = Mapping[str, str]
+JOB = "/job"
 # Folders with what every image has, in whose place there can be no volume.
 OF_IMAGES = frozenset(
     "/ /bin /boot /dev /etc /home /lib /lib64 /opt /proc /root /run /sbin /sys /usr /var".split()
@@ -136,7 +137,8 @@ def _folders(spec: Spec, facts: Facts) -> tuple[str, ...]:
     """Return the folders that become volumes, because the user of a restricted pod can make none in the image.
 
     A file is put into the volume of the folder that contains it. Whether an object of another owner's store is a file,
-    only the job finds out.
+    only the job finds out. What is below /job, which images do not have, is in one volume: programs move files there
+    from one folder to another.
     """
     if facts.options.security != "restricted":
         return ()
@@ -147,7 +149,8 @@ def _folders(spec: Spec, facts: Facts) -> tuple[str, ...]:
         perhaps = mount.is_foreign and "/" in mount.place.strip("/") and folder not in OF_IMAGES
         if mount.scheme != "shared":
             paths.append(folder if perhaps or (source and source.is_file) else mount.target)
-    return tuple(dict.fromkeys([*paths, *(output.path for output in spec.outputs)]))
+    paths += [output.path for output in spec.outputs]
+    return tuple(dict.fromkeys(JOB if path.startswith(f"{JOB}/") else path for path in paths))
 
 
 def folder_of(path: str) -> str:

@@ -70,15 +70,15 @@ def test_volumes_are_made_for_mounts_and_outputs_and_for_the_folder_of_a_file() 
 
     found = decision_of(mounts=[WORDS, CODE, more], outputs=[MODEL])
 
-    assert found.folders == ("/job/in", "/job/code", "/job/model")
+    assert found.folders == ("/job",)
 
 
 @pytest.mark.parametrize(
     "source,target,folder",
     [
         ("s3://sets/set/words", "/job/words", "/job"),  # it may be a file
-        ("s3://sets/set/words", "/words", "/words"),
-        ("s3://sets", "/job/words", "/job/words"),
+        ("s3://sets/set/words", "/data/words", "/data"),
+        ("s3://sets", "/words", "/words"),
     ],
 )
 def test_what_another_owner_has_may_be_a_file(source: str, target: str, folder: str) -> None:
