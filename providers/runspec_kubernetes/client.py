@@ -91,6 +91,8 @@ class KubernetesClient:
             for part in requests_of(request):
                 self.call(part)
             return {}
+        if request.operation not in ("delete", "remove"):
+            self.session.refuse_old()
         if request.service == "store":
             return self._call_store(request)
         if request.operation == "delete":
@@ -176,6 +178,7 @@ class KubernetesClient:
         return True
 
     def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
+        self.session.refuse_old()
         stores.put_folder(self._files, request.params["key"], bundle, progress)
         return {"key": request.params["key"]}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -13,13 +14,24 @@ from urllib.parse import urlencode
 from kubernetes import config
 from kubernetes.client import ApiClient, Configuration
 
-from runspec_jobs.provider import NoAnswer
+from runspec_jobs.provider import NoAnswer, RemoteError
 from runspec_kubernetes.errors import Answer, Refused, translated
 from runspec_kubernetes.options import KubernetesOptions
 from runspec_kubernetes.timing import Clock, Timing
 
 MERGE = "application/merge-patch+json"
 PAGE = 500  # objects in one answer
+# The first version with `backoffLimitPerIndex` switched on. 1.28 drops the field, and 1.20 `completionMode`, too.
+# https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/#JobBackoffLimitPerIndex
+LEAST = (1, 29)
+OLD = "the API server is Kubernetes {}, and jobs need 1.29"
+UPGRADE = "upgrade it: it ignores retry by index"
+
+
+def version_of(answer: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return the version in an answer to `GET /version`, and whether jobs can use it."""
+    said = answer.get("gitVersion") or f"{answer.get('major')}.{answer.get('minor')}"
+    return said, tuple(map(int, re.findall(r"\d+", said)[:2])) >= LEAST
 
 
 class Session:
@@ -27,6 +39,7 @@ class Session:
 
     def __init__(self, options: KubernetesOptions, timing: Timing, clock: Clock) -> None:
         self.options, self.timing, self.clock = options, timing, clock
+        self._is_new = False  # whether the server was asked for its version
 
     @cached_property
     def api(self) -> ApiClient:
@@ -69,6 +82,21 @@ class Session:
         if not isinstance(value, dict):
             raise NoAnswer(f"{what}: the reply is no object")
         return value
+
+    def refuse_old(self) -> None:
+        """Raise RemoteError if the API server would drop fields of a Job.
+
+        A server that does not tell its version to this login is taken for a new one.
+        """
+        if self._is_new:
+            return
+        try:
+            said, good = version_of(self.send("GET", "/version", action="ask for the version"))
+        except Refused:
+            said, good = "", True
+        if not good:
+            raise RemoteError(OLD.format(said), UPGRADE)
+        self._is_new = True
 
     def login(self) -> dict[str, str]:
         """Return the headers of the login. It is renewed here, which may start the program of a kubeconfig."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
@@ -12,12 +11,9 @@ from runspec_kubernetes import client, reasons, store as stores
 from runspec_kubernetes.errors import CLUSTER, Refused
 from runspec_kubernetes.naming import collection
 from runspec_kubernetes.options import KubernetesOptions
-from runspec_kubernetes.session import Session
+from runspec_kubernetes.session import OLD, UPGRADE, Session, version_of
 from runspec_kubernetes.timing import CLOCK, DEFAULT
 
-# The first version with `backoffLimitPerIndex` switched on. 1.28 drops the field, and 1.27 refuses it as unknown.
-# https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/#JobBackoffLimitPerIndex
-LEAST = (1, 29)
 Findings = Generator[Finding, None, Any]
 ENFORCED = "pod-security.kubernetes.io/enforce"
 QUEUES = "/apis/kueue.x-k8s.io/v1beta1"
@@ -84,13 +80,10 @@ def examine_cluster(asker: Examiner, options: KubernetesOptions, nodes: int = 1)
 
 
 def _check_version(version: dict[str, Any]) -> Finding:
-    said = version.get("gitVersion") or f"{version.get('major')}.{version.get('minor')}"
-    numbers = re.findall(r"\d+", said)[:2]
-    good = tuple(map(int, numbers)) >= LEAST
-    text = f"the API server is Kubernetes {said}"
+    said, good = version_of(version)
     if good:
-        return Finding(text, True)
-    return Finding(f"{text}, and jobs need 1.29", False, "upgrade it: it ignores retry by index")
+        return Finding(f"the API server is Kubernetes {said}", True)
+    return Finding(OLD.format(said), False, UPGRADE)
 
 
 def _namespace(asker: Examiner, options: KubernetesOptions) -> Iterator[Finding]:

@@ -9,7 +9,15 @@ from typing import BinaryIO
 
 import pytest
 
-from runspec_jobs.provider import Conflict, Facts, File, MembershipChange, Request, State
+from runspec_jobs.provider import (
+    Conflict,
+    Facts,
+    File,
+    MembershipChange,
+    RemoteError,
+    Request,
+    State,
+)
 from runspec_jobs.provider.payload import pack_agent
 from runspec_jobs.provider.streams.log_streams import Chunk, TimedChunk
 from runspec_kubernetes import plan
@@ -54,6 +62,33 @@ def test_call_makes_what_a_plan_says_and_find_finds_it() -> None:
     assert all(fakes.client.settled(step) for step in steps)
     agent = fakes.cluster.sent[0][2]["binaryData"]["inside.pyz"]
     assert base64.b64decode(agent) == pack_agent()
+
+
+@pytest.mark.parametrize(
+    ("version", "is_new"),
+    [
+        ({"gitVersion": "v1.20.2"}, False),
+        ({"major": "1", "minor": "28+"}, False),
+        ({"gitVersion": "v1.29.0-eks-1a2b"}, True),
+        (None, True),  # this login may not ask
+    ],
+)
+def test_nothing_is_made_on_a_server_that_drops_fields(
+    version: dict[str, str] | None, is_new: bool
+) -> None:
+    fakes = Fakes()
+    fakes.store.clear()
+    if version is not None:
+        fakes.cluster.objects["/version"] = {**version, "metadata": {}}
+
+    for step in plan.steps(make_spec(), RUN, Facts(fakes.client.options)):
+        if is_new:
+            fakes.client.call(step.do)
+        else:
+            with pytest.raises(RemoteError, match=r"and jobs need 1\.29"):
+                fakes.client.call(step.do)
+
+    assert bool(fakes.cluster.sent) is bool(fakes.store) is is_new
 
 
 def test_the_agent_of_another_version_is_not_sent() -> None:
