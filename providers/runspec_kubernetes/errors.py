@@ -25,6 +25,9 @@ CLUSTER = "check the context and that the cluster runs: kubectl cluster-info"
 # The server has not carried out a request that it answers with these:
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
 BUSY = (429, 503)
+# Of a list whose pages were asked for too slowly; a new list begins at its first page:
+# https://kubernetes.io/docs/reference/using-api/api-concepts/#410-gone-responses
+EXPIRED = 410
 
 
 class Answer(Exception):
@@ -87,6 +90,8 @@ def _refused(action: str, exc: Answer, *, writes: bool) -> Exception:
         wait = exc.headers.get("Retry-After", "")
         after_s = float(wait) if str(wait).isdigit() else None
         return RemoteError(message, transient=True, retry_after_s=after_s)
+    if exc.status == EXPIRED and not writes:
+        return RemoteError(message, transient=True)
     if exc.status >= 500:
         return NoAnswer(message) if writes else RemoteError(message, transient=True)
     return Refused(message, code=exc.status)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,7 +30,19 @@ def find(session: Session, request: Request) -> Response | None:
     if existing is None or is_leaving(existing):
         return None
     refuse_foreign(existing, request.params["body"]["metadata"]["labels"].get(RUN_LABEL))
+    _refuse_other_agent(existing, request.params["body"])
     return answer_of(existing)
+
+
+def _refuse_other_agent(existing: Object, wanted: Object) -> None:
+    """Raise Conflict if *existing* has the name of an agent, and not its content: all runs execute it."""
+    for name, content in (wanted.get("binaryData") or {}).items():
+        if not isinstance(content, Mapping) or "$inside" not in content:
+            continue
+        text = (existing.get("binaryData") or {}).get(name, "")
+        if hashlib.sha256(base64.b64decode(text)).hexdigest() != content["$inside"]:
+            what = f"ConfigMap {existing['metadata']['name']}"
+            raise Conflict(f"{what} has another content than its name says", "delete it")
 
 
 def refuse_foreign(existing: Object, run: str | None) -> None:
