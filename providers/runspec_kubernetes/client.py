@@ -42,7 +42,7 @@ from runspec_kubernetes.logs import Logs, PodStream
 from runspec_kubernetes.naming import RUN_LABEL, collection, create, delete, ending
 from runspec_kubernetes.options import KubernetesOptions
 from runspec_kubernetes.session import MERGE, Session
-from runspec_kubernetes.status import Runs, is_cancelled
+from runspec_kubernetes.status import Runs, is_cancelled, state_of
 from runspec_kubernetes.store import ObjectStore, RunStore
 from runspec_kubernetes.store_layout import agent_sha256
 from runspec_kubernetes.task_stop import Stops
@@ -190,7 +190,7 @@ class KubernetesClient:
         if self.store is not None and self.runs.record(run) is not None:
             self.store.put_new(f"runs/{run}/claim", b"cancelled")
         job = self.runs.job(run)
-        if job is None or is_cancelled(job) or job.get("status", {}).get("completionTime"):
+        if job is None or is_cancelled(job) or state_of(job, {}).terminal:
             return
         lookup.refuse_foreign(job, run)
         body = ending(job, "true")

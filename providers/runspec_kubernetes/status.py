@@ -19,6 +19,7 @@ from runspec_jobs.provider.node_ends import AWAY, NodeEnds
 from runspec_jobs.provider.types import blamed, list_halted, tell_halted
 from runspec_kubernetes import attempts, reasons, store as stores
 from runspec_kubernetes.attempts import Pod
+from runspec_kubernetes.errors import Refused
 from runspec_kubernetes.naming import CANCELLED, QUEUE_LABEL, RUN_LABEL, collection
 from runspec_kubernetes.session import Session
 from runspec_kubernetes.store import RunStore
@@ -29,6 +30,9 @@ CANCEL = "cancelled by runspec"
 NOT_NEEDED = (
     "not-needed"  # the value of CANCELLED of an elastic job that was over while nodes waited
 )
+# Why a Job fails whose tasks were stopped one by one. If a deadline ended it, which a policy of the cluster may set,
+# missing pods prove nothing.
+BY_INDEX = ("FailedIndexes", "MaxFailedIndexesExceeded")
 SHOWN = 1000  # nodes in a status while the job runs; at its end, all are listed
 
 
@@ -253,9 +257,13 @@ class Runs:
     def _refused(self, run: str) -> str:
         """Return why the Job makes no pods: a quota, or a policy of admission."""
         selector = f"involvedObject.kind=Job,involvedObject.name={run},type=Warning"
-        events = list(
-            self.session.listed(collection(self.namespace, "events"), fieldSelector=selector)
-        )
+        path = collection(self.namespace, "events")
+        try:
+            events = list(self.session.listed(path, fieldSelector=selector))
+        except Refused as exc:
+            if exc.code != 403:  # this login may not list events: the reason is unknown then
+                raise
+            events = []
         failed = [event for event in events if event.get("reason") == "FailedCreate"]
         return str(failed[-1].get("message", "")) if failed else ""
 
@@ -316,7 +324,7 @@ def _ended(job: Object, state: State, nodes: tuple[NodeStatus, ...]) -> Status:
         return Status(State.FAILED, bad.reason, bad.exit_code, nodes)
     if state is State.FAILED:
         said = reasons.condition(job, "Failed")
-        tasks = {node.state for node in nodes}
+        tasks = {node.state for node in nodes} if said.get("reason") in BY_INDEX else set()
         if tasks == {State.CANCELLED}:
             return Status(State.CANCELLED, "", None, nodes)
         if State.CANCELLED in tasks and State.SUCCEEDED in tasks:

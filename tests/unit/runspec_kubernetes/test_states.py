@@ -1,0 +1,66 @@
+"""The state of runs in special cases: of Jobs that have ended, and of logins with few rights."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from runspec_jobs.provider import Conflict, Facts, RemoteError, State
+from runspec_kubernetes import plan
+from runspec_kubernetes.errors import Answer, Refused, translated
+from tests.unit.runspec_kubernetes.fake_cluster import RUN, Fakes
+from tests.unit.runspec_kubernetes.plans import make_spec
+
+
+def test_a_run_that_has_failed_stays_failed_when_it_is_canceled() -> None:
+    """https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/#JobStatus: no completionTime."""
+    fakes = Fakes()
+    job = fakes.add_job()
+    job["status"] = {"conditions": [{"type": "Failed", "status": "True"}]}
+
+    fakes.client.cancel(RUN)
+
+    assert fakes.cluster.sent == []
+    assert fakes.client.state(RUN).state is State.FAILED
+
+
+def test_a_sweep_that_a_deadline_has_ended_has_failed() -> None:
+    """The pods of the other tasks were deleted, which nobody has asked for."""
+    fakes = Fakes(ends=False)
+    job = fakes.add_job()
+    job["status"] = {"completedIndexes": "0,1"}
+    ended = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "late"}
+    job["status"]["conditions"] = [ended]
+
+    status = fakes.client.state(RUN)
+
+    assert (status.state, status.reason) == (State.FAILED, "late")
+
+
+def test_a_login_without_events_has_a_status() -> None:
+    fakes = Fakes()
+    fakes.add_job()
+    fakes.cluster.refuses["GET .*/events"] = Refused("events is forbidden", code=403)
+
+    assert fakes.client.state(RUN).state is State.WAITING
+
+
+def test_a_list_that_has_expired_is_asked_for_again() -> None:
+    body = json.dumps({"reason": "Expired", "message": "too old"}).encode()
+
+    with pytest.raises(RemoteError) as caught, translated("list pods"):
+        raise Answer(410, {}, body)
+
+    assert caught.value.transient
+
+
+def test_an_agent_with_other_content_is_not_taken() -> None:
+    fakes = Fakes()
+    agent = plan.steps(make_spec(), RUN, Facts(fakes.client.options))[0]
+    fakes.client.call(agent.do)
+    path = next(iter(fakes.cluster.objects))
+    fakes.cluster.objects[path]["binaryData"] = {"inside.pyz": "AAAA"}
+
+    with pytest.raises(Conflict, match="another content"):
+        fakes.client.find(agent)
