@@ -24,6 +24,20 @@ from tests.support.kubernetes.emulated_cluster import (
 )
 
 pytestmark = pytest.mark.slow
+CHAIN = """\
+apiVersion: runspec/v1
+name: prepare
+provider: kubernetes
+outputs: [{name: data, path: /job/data}]
+run: echo 42 > "${outputs.data}/n"
+---
+apiVersion: runspec/v1
+name: train
+provider: kubernetes
+needs: [prepare]
+mounts: [{name: data, source: run://prepare/data, target: /job/in}]
+run: cat "${mounts.data}/n"
+"""
 
 
 @pytest.fixture
@@ -196,3 +210,18 @@ def test_a_pod_that_no_node_takes_says_why(bare: Kubernetes, capsys: Capture) ->
 
     assert "Insufficient nvidia.com/gpu" in reason
     assert run(["destroy", found]) == 0
+
+
+def test_jobs_of_a_chain_follow_each_other_and_read_in_place(
+    cluster: Kubernetes, capsys: Capture
+) -> None:
+    """The client starts the second one, since no Job waits for another."""
+    Path("chain.yaml").write_text(CHAIN)
+
+    assert run(["apply", "chain.yaml"]) == 0
+
+    assert "train   | 42" in capsys.readouterr().out
+    jobs = [job["metadata"]["name"].rpartition("-")[0] for job in listed(cluster, JOBS)]
+    assert sorted(jobs) == ["prepare", "train"]
+    assert run(["apply", "chain.yaml"]) == 0
+    assert len(listed(cluster, JOBS)) == 2

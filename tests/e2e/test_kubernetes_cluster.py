@@ -24,7 +24,7 @@ from tests.support.kubernetes.cluster import (
     kubernetes,
     namespace,
 )
-from tests.support.kubernetes.control_plane import ControlPlane
+from tests.support.kubernetes.control_plane import ControlPlane, NodePrograms, has_nodes
 from tests.support.kubernetes.jobs import (
     await_job,
     await_phase,
@@ -50,6 +50,20 @@ def test_job_runs_to_its_end(api: Api, namespace: str) -> None:
     assert job["status"]["succeeded"] == 1
     assert (end_of(pod)["exitCode"], end_of(pod)["message"]) == (0, "well\n")
     assert api.read_log(namespace, pod["metadata"]["name"]) == "hello\n"
+
+
+@ours
+def test_a_control_plane_without_nodes_gets_programs_of_ours(tmp_path: Path) -> None:
+    """As the one of RUNSPEC_KUBECONFIG may be."""
+    with ControlPlane(tmp_path / "plane", built_programs(), nodes=0) as plane:
+        assert not has_nodes(plane.kubeconfig)
+        with (
+            NodePrograms(tmp_path / "nodes", plane.kubeconfig),
+            Api.opened(plane.kubeconfig) as api,
+        ):
+            job = run_job(api, "default", shell_job("works", "exit 0"))
+
+    assert job["status"]["succeeded"] == 1
 
 
 def test_failure_is_tried_again(api: Api, namespace: str) -> None:

@@ -6,6 +6,7 @@ both from this module.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from collections.abc import Iterator
@@ -15,7 +16,12 @@ import pytest
 
 from tests.conftest import REAL_CACHE
 from tests.support.kubernetes.api import Api
-from tests.support.kubernetes.control_plane import PROGRAMS, ControlPlane
+from tests.support.kubernetes.control_plane import (
+    PROGRAMS,
+    ControlPlane,
+    NodePrograms,
+    has_nodes,
+)
 from tests.support.requirements import lack, need, need_root
 from tests.support.wait import until
 
@@ -45,9 +51,19 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 
 
 @pytest.fixture(scope="session")
-def kubernetes(control_plane: ControlPlane | None) -> Path:
-    """Return the kubeconfig of an administrator of the cluster."""
-    return Path(os.environ[GIVEN]) if control_plane is None else control_plane.kubeconfig
+def kubernetes(
+    control_plane: ControlPlane | None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """Give the kubeconfig of an administrator of the cluster; one without nodes gets programs of ours."""
+    if control_plane is not None:
+        yield control_plane.kubeconfig
+        return
+    given = Path(os.environ[GIVEN])
+    with contextlib.ExitStack() as stack:
+        if not has_nodes(given):
+            need_root()
+            stack.enter_context(NodePrograms(tmp_path_factory.mktemp("nodes") / "own", given))
+        yield given
 
 
 @pytest.fixture

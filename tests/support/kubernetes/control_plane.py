@@ -20,8 +20,10 @@ from urllib3.exceptions import HTTPError
 from runspec_emulators.frame.listening import HOST, Closing, free_port
 from runspec_emulators.frame.processes import inherited
 from runspec_emulators.slurm.daemons import Daemons, Failed, tail
+from tests.support import certificates
 from tests.support.kubernetes.api import Api, Refused
 from tests.support.kubernetes.cluster_files import Files, write_files
+from tests.support.wait import until
 
 UP_S = 120.0  # the limit on a busy machine; usually it takes 8 s
 LOOK_S = 0.1
@@ -186,12 +188,50 @@ def etcd_words(data: Path, url: str, peer_port: int) -> list[str]:
     ]
 
 
+class NodePrograms(Closing):
+    """Two node programs for a control plane of somebody else, on this machine, that has no nodes.
+
+    Its API server must reach them on the loopback interface, without a check of their certificates.
+    """
+
+    names = ("runspec-node1", "runspec-node2")
+
+    def __init__(self, folder: Path, kubeconfig: Path) -> None:
+        for name in ("logs", "server"):
+            (folder / name).mkdir(parents=True, mode=0o700)
+        self.near = Path(tempfile.mkdtemp(prefix="kubernetes-"))
+        self.daemons = Daemons(folder / "logs", self.near)
+        server = certificates.made(folder / "server")
+        try:
+            for name in self.names:
+                words = [*PROGRAM, name, str(self.near / name), str(kubeconfig), *map(str, server)]
+                self.daemons.start(name, words, _environment())
+            with Api.opened(kubeconfig) as api:
+                until(lambda: all(_is_ready(api, name) for name in self.names))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self.daemons.close()
+        shutil.rmtree(self.near, ignore_errors=True)
+
+
+PROGRAM = (sys.executable, "-m", "tests.support.kubernetes.node")
+
+
 def node_words(files: Files, name: str, folder: Path) -> list[str]:
     """Return the words that start the program of the node *name*, which keeps its pods in *folder*."""
-    program = [sys.executable, "-m", "tests.support.kubernetes.node"]
     kubeconfig = files.kubeconfig("system:node-program")
     server, caller = files.server, files.caller
-    return [*program, name, str(folder), str(kubeconfig), *map(str, (*server, caller.authority))]
+    return [*PROGRAM, name, str(folder), str(kubeconfig), *map(str, (*server, caller.authority))]
+
+
+def has_nodes(kubeconfig: Path) -> bool:
+    """Return whether a cluster has a node that is ready."""
+    with Api.opened(kubeconfig) as api:
+        names = [node["metadata"]["name"] for node in api.get("/api/v1/nodes")["items"]]
+        return any(_is_ready(api, name) for name in names)
 
 
 def _environment() -> Mapping[str, str]:

@@ -185,9 +185,10 @@ class Node:
 
 
 def main(name: str, folder: str, kubeconfig: str, *certificates: str) -> None:
-    shown, key, authority, callers = map(Path, certificates)
+    """Serve as the node *name*; without a last certificate, whoever is on this machine may ask it."""
+    shown, key, authority, *callers = map(Path, certificates)
     node = Node(name, Path(folder), Api.opened(Path(kubeconfig)))
-    server = Server(node.find, Certificate(shown, key, authority), callers)
+    server = Server(node.find, Certificate(shown, key, authority), *callers)
     server.begin()
     node.register(server.server_address[1])
     threading.Thread(target=node.beat, daemon=True).start()

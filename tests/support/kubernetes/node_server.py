@@ -25,13 +25,15 @@ Find = Callable[[str, str], Pod | None]
 
 
 class Server(Listener):
-    """The kubelet's API of a node, which answers the API server alone: its certificate is of *callers*."""
+    """The kubelet's API of a node, which answers whoever has a certificate of *callers*, the API server."""
 
-    def __init__(self, find: Find, certificate: Certificate, callers: Path) -> None:
+    def __init__(self, find: Find, certificate: Certificate, callers: Path | None = None) -> None:
         super().__init__((HOST, 0), Handler)
         self.find = find
         self.encrypt(certificate)
         assert self.tls is not None, "BUG: it has a certificate"
+        if callers is None:
+            return
         self.tls.load_verify_locations(callers)
         self.tls.verify_mode = ssl.CERT_REQUIRED
 
