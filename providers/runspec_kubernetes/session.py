@@ -14,13 +14,16 @@ from urllib.parse import urlencode
 from kubernetes import config
 from kubernetes.client import ApiClient, Configuration
 
-from runspec_jobs.provider import NoAnswer, RemoteError
+from runspec_jobs.provider import NoAnswer, RemoteError, Unavailable
 from runspec_kubernetes.errors import Answer, Refused, translated
 from runspec_kubernetes.options import KubernetesOptions
 from runspec_kubernetes.timing import Clock, Timing
 
 MERGE = "application/merge-patch+json"
 PAGE = 500  # objects in one answer
+KUBECONFIG = "~/.kube/config"
+CHECK_CONFIG = "see what it says: kubectl config view"
+NEW_CONFIG = "runspec docs kubernetes has the command of each cloud that writes it"
 # The first version with `backoffLimitPerIndex` switched on. 1.28 drops the field, and 1.20 `completionMode`, too.
 # https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/#JobBackoffLimitPerIndex
 LEAST = (1, 29)
@@ -46,16 +49,13 @@ class Session:
         """The client of the context; its login is renewed by itself."""
         settings = Configuration()
         chosen = self.options.kubeconfig
+        # The library reads KUBECONFIG only when it is imported.
+        path = str(Path(chosen).expanduser()) if chosen else os.environ.get("KUBECONFIG")
         with translated("read the kubeconfig"):
-            # The library reads KUBECONFIG only when it is imported.
-            path = str(Path(chosen).expanduser()) if chosen else os.environ.get("KUBECONFIG")
-            try:
-                load: Any = config.load_kube_config
-                load(path, self.options.context, settings)
-            except config.ConfigException:
-                if path or self.options.context:
-                    raise
-                load = config.load_incluster_config
+            if path or self.options.context or "KUBERNETES_SERVICE_HOST" not in os.environ:
+                _read(settings, path or KUBECONFIG, self.options.context)
+            else:
+                load: Any = config.load_incluster_config
                 load(settings)
         return ApiClient(settings)
 
@@ -154,3 +154,17 @@ class Session:
         """Return the answer to a GET as a stream of bytes, which the caller closes."""
         with translated(action):
             return self._open("GET", path, query, None, "application/json")
+
+
+def _read(settings: Configuration, path: str, context: str | None) -> None:
+    """Fill *settings* from the files of *path*, which are joined as by kubectl; its text is not part of errors."""
+    if not any(Path(file).expanduser().exists() for file in path.split(os.pathsep) if file):
+        raise Unavailable(f"there is no kubeconfig {path}", NEW_CONFIG)
+    load: Any = config.load_kube_config
+    try:
+        load(path, context, settings)
+    except config.ConfigException:
+        raise
+    except Exception as exc:  # the library raises whatever its code meets in a malformed file
+        why = getattr(exc, "strerror", None) or f"it is malformed ({type(exc).__name__})"
+        raise Unavailable(f"the kubeconfig {path} cannot be used: {why}", CHECK_CONFIG) from exc

@@ -1,0 +1,54 @@
+"""A kubeconfig that is missing or malformed is named, and its text is in no error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runspec_jobs.provider import Unavailable
+from runspec_kubernetes.options import KubernetesOptions
+from runspec_kubernetes.session import Session
+from runspec_kubernetes.timing import CLOCK, DEFAULT
+
+
+def refusal() -> str:
+    with pytest.raises(Unavailable) as caught:
+        _ = Session(KubernetesOptions(), DEFAULT, CLOCK).api
+    return str(caught.value)
+
+
+def test_without_a_kubeconfig_the_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert refusal() == "there is no kubeconfig ~/.kube/config"
+
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/none:{tmp_path}/neither")
+    assert refusal() == f"there is no kubeconfig {tmp_path}/none:{tmp_path}/neither"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{token-text: [", "token-text", "[token-text]", "users: [{name: a}, 3]"],
+)
+def test_a_malformed_kubeconfig_is_no_bug(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    file = tmp_path / "config"
+    file.write_text(text)
+    monkeypatch.setenv("KUBECONFIG", str(file))
+
+    said = refusal()
+
+    assert said.startswith(f"the kubeconfig {file} cannot be used: it is malformed ("), said
+    assert "token-text" not in said
+
+
+def test_a_kubeconfig_that_cannot_be_read_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path))
+    assert refusal() == f"the kubeconfig {tmp_path} cannot be used: Is a directory"
