@@ -22,6 +22,7 @@ from runspec_jobs.provider import (
 RIGHTS = "runspec policy JOB.yaml prints the Role that it needs"
 LOGIN = "check the login of this context: kubectl auth whoami"
 CLUSTER = "check the context and that the cluster runs: kubectl cluster-info"
+ANONYMOUS = 'User "system:anonymous"'
 # The server has not carried out a request that it answers with these:
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
 BUSY = (429, 503)
@@ -76,7 +77,8 @@ def _refused(action: str, exc: Answer, *, writes: bool) -> Exception:
     status = status_of(exc)
     said = str(status.get("message") or exc.status)
     message, reason = f"{action}: {said}", status.get("reason")
-    if exc.status == 401:
+    # Without a login, such as after its program failed, a server may answer as to nobody in particular.
+    if exc.status == 401 or (exc.status == 403 and ANONYMOUS in said):
         return CredentialsError(message, LOGIN)
     if exc.status == 403:
         # A quota, a policy of admission, or the rights of this login.
