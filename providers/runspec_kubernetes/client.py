@@ -51,6 +51,7 @@ from runspec_kubernetes.timing import Clock, Timing
 STATE = "state.json"  # the state of a run in the store, with which other machines adopt it
 KEPT = "-state"  # the end of the name of the ConfigMap that has it, without a store
 MOST_KEPT = 1_000_000  # bytes in a ConfigMap, which holds 1 MiB with its names
+CHANGES = 20  # of a Job by its controller, while a request to cancel it is on the way
 SIGNED_HOURS = 7 * 24  # of a signature for a container
 
 
@@ -189,18 +190,28 @@ class KubernetesClient:
         # Without a record there is no Job either, and an undo that was not needed would leave the claim.
         if self.store is not None and self.runs.record(run) is not None:
             self.store.put_new(f"runs/{run}/claim", b"cancelled")
-        job = self.runs.job(run)
-        if job is None or is_cancelled(job) or state_of(job, {}).terminal:
-            return
-        lookup.refuse_foreign(job, run)
-        body = ending(job, "true")
-        body["metadata"]["uid"] = job["metadata"]["uid"]
+        for left in reversed(range(CHANGES)):
+            job = self.runs.job(run)
+            if job is None or is_cancelled(job) or state_of(job, {}).terminal:
+                return
+            lookup.refuse_foreign(job, run)
+            try:
+                self._mark_cancelled(job)
+                return
+            except Conflict:  # it has changed, and perhaps ended
+                if not left:
+                    raise
+
+    def _mark_cancelled(self, job: Mapping[str, Any]) -> None:
+        """Change the version of *job* that was read, so that no run that has ended becomes a canceled one."""
+        body, known = ending(job, "true"), job["metadata"]
+        read = {key: known[key] for key in ("uid", "resourceVersion") if key in known}
         self.session.send(
             "PATCH",
-            self.runs.path("jobs", run),
-            body=body,
+            self.runs.path("jobs", known["name"]),
+            body={**body, "metadata": {**body["metadata"], **read}},
             content_type=MERGE,
-            action=f"cancel {run}",
+            action=f"cancel {known['name']}",
         )
 
     def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:

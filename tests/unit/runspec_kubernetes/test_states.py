@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,30 @@ def test_a_run_that_has_failed_stays_failed_when_it_is_canceled() -> None:
     fakes.client.cancel(RUN)
 
     assert fakes.cluster.sent == []
+    assert fakes.client.state(RUN).state is State.FAILED
+
+
+def test_a_job_that_fails_while_it_is_canceled_stays_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The patch is for the version that was read; without a version, it would change a Job that has ended."""
+    fakes = Fakes()
+    job = fakes.add_job()
+    job["metadata"]["resourceVersion"] = "1"
+    send = fakes.cluster.send
+
+    def fails(method: str, path: str, query: Any = None, body: Any = None, **more: Any) -> Any:
+        if method == "PATCH":
+            job["metadata"]["resourceVersion"] = "2"
+            job["status"] = {"conditions": [{"type": "Failed", "status": "True"}]}
+            if body["metadata"].get("resourceVersion") == "1":
+                raise Conflict("the object has been modified")
+        return send(method, path, query, body, **more)
+
+    monkeypatch.setattr(fakes.cluster, "send", fails)
+
+    fakes.client.cancel(RUN)
+
     assert fakes.client.state(RUN).state is State.FAILED
 
 
