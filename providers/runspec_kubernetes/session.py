@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from kubernetes import config
 from kubernetes.client import ApiClient, Configuration
+from urllib3 import Timeout
 
 from runspec_jobs.provider import NoAnswer, RemoteError, Unavailable
 from runspec_kubernetes.errors import Answer, Refused, translated
@@ -117,7 +118,7 @@ class Session:
             self.url(path, query),
             body=None if body is None else json.dumps(body).encode(),
             headers=headers,
-            timeout=self.timing.answer_s,
+            timeout=Timeout(connect=self.timing.reach_s, read=self.timing.answer_s),
             preload_content=False,
             redirect=False,
             retries=False,  # urllib3 would send a request again by itself

@@ -25,6 +25,7 @@ class Timing:
     poll_s: float = 2.0  # between two reads of a log without new lines
     fresh_s: float = 1.0  # how long a list of pods is used again
     stored_s: float = 10.0  # how long a list of the logs in the store is used again
+    reach_s: float = 10.0  # for a connection: a firewall in between drops requests without a word
     answer_s: float = 60.0  # for the answer to a request
     gone_s: float = 300.0  # for an object to be deleted, with the pods of a Job
     served_s: float = 86400.0  # for the pod that reaches a volume claim, at most

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from pathlib import Path
 
 import pytest
 
-from runspec_jobs.provider import Unavailable
+from runspec_jobs.provider import RemoteError, Unavailable
 from runspec_kubernetes.options import KubernetesOptions
 from runspec_kubernetes.session import Session
-from runspec_kubernetes.timing import CLOCK, DEFAULT
+from runspec_kubernetes.timing import CLOCK, DEFAULT, Timing
 
 
 def refusal() -> str:
@@ -52,3 +54,26 @@ def test_a_kubeconfig_that_cannot_be_read_says_so(
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path))
     assert refusal() == f"the kubeconfig {tmp_path} cannot be used: Is a directory"
+
+
+@pytest.mark.process
+def test_a_server_behind_a_firewall_is_given_up_before_an_answer_is_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with socket.socket() as server, socket.socket() as first:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        first.connect(server.getsockname())  # the queue is full: Linux drops further requests
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        file = tmp_path / "config"
+        context = {"name": "a", "context": {"cluster": "a", "user": "a"}}
+        known = {"clusters": [{"name": "a", "cluster": {"server": url}}], "contexts": [context]}
+        user = {"name": "a", "user": {"token": "t"}}
+        file.write_text(json.dumps({**known, "users": [user], "current-context": "a"}))
+        session = Session(
+            KubernetesOptions(kubeconfig=str(file)), Timing(reach_s=0.1, answer_s=9), CLOCK
+        )
+
+        with pytest.raises(RemoteError, match=r"connect timeout=0\.1"):
+            session.send("GET", "/version")
