@@ -248,7 +248,8 @@ def _store(spec: Spec, facts: Facts) -> Iterator[Problem]:
     }
     for what, needed in needs.items():
         if needed:
-            yield lacking("kubernetes", "store", "s3://BUCKET/PREFIX", f"which {what} need")
+            why = f"which {what} need: a bucket or, with pvc:CLAIM, a volume claim"
+            yield lacking("kubernetes", "store", "s3://BUCKET/PREFIX", why)
             return
     if len(store_layout.describe(decide(spec, facts), spec, RUN, facts)) > MOST_BYTES:
         why = "because the job is too large for a ConfigMap"

@@ -160,7 +160,8 @@ def test_gpus_are_chosen_by_the_labels_of_the_profile(
     ],
 )
 def test_jobs_that_need_a_store_say_so(fields: dict[str, Any], needing: str) -> None:
-    assert errors(make_spec(**fields), {}) == [f"the profile has no `store`, which {needing} need"]
+    why = f"which {needing} need: a bucket or, with pvc:CLAIM, a volume claim"
+    assert errors(make_spec(**fields), {}) == [f"the profile has no `store`, {why}"]
 
 
 def notes(spec: Spec, profile: dict[str, Any] = STORE) -> list[str]:
