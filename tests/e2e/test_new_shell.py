@@ -164,7 +164,7 @@ def test_shell_new_refuses_specs_without_timeout_or_shell(
     said = capsys.readouterr().err
     assert code == 69, said
     assert "'aws-batch' does not support runspec shell" in said
-    assert "providers that support it: local, parallelcluster, slurm" in said
+    assert "providers that support it: kubernetes, local, parallelcluster, slurm" in said
 
     assert run(["shell", "job", "--yes"]) == 2
     assert "--yes is for a new job" in capsys.readouterr().err

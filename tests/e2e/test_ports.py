@@ -140,4 +140,4 @@ def test_where_there_is_no_tunnel_ports_are_refused(
     assert run(["validate", "job.yaml"]) == 2
     err = capsys.readouterr().err
     assert f"ports: '{provider}' has no way to a port of a node" in err
-    assert "hint: remove ports, or use local, parallelcluster, slurm" in err
+    assert "hint: remove ports, or use kubernetes, local, parallelcluster, slurm" in err
