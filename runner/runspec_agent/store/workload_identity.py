@@ -70,10 +70,18 @@ def find_aws(env: Mapping[str, str], region: str) -> "Optional[Callable[[], Keys
     return None
 
 
+# https://azure.github.io/azure-workload-identity/docs/installation/mutating-admission-webhook.html
+OF_AZURE = (
+    "AZURE_FEDERATED_TOKEN_FILE",
+    "AZURE_CLIENT_ID",
+    "AZURE_TENANT_ID",
+    "AZURE_AUTHORITY_HOST",
+)
+
+
 def find_azure(env: Mapping[str, str]) -> Optional[BlobLogin]:
     """Return the login of the identity that *env* names, or None."""
-    wanted = ("AZURE_FEDERATED_TOKEN_FILE", "AZURE_CLIENT_ID", "AZURE_TENANT_ID")
-    return BlobLogin(lambda: _ask_entra(env)) if all(map(env.get, wanted)) else None
+    return BlobLogin(lambda: _ask_entra(env)) if all(map(env.get, OF_AZURE)) else None
 
 
 def _assume_role(env: Mapping[str, str], region: str) -> Credentials:
@@ -112,7 +120,7 @@ def _keys(answer: Mapping[str, Any]) -> Credentials:
 
 def _ask_entra(env: Mapping[str, str]) -> Credentials:
     """https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow"""
-    host = env.get("AZURE_AUTHORITY_HOST") or "https://login.microsoftonline.com/"
+    host = env["AZURE_AUTHORITY_HOST"]
     form = {
         "client_id": env["AZURE_CLIENT_ID"],
         "scope": STORAGE,

@@ -131,7 +131,7 @@ def test_a_provider_within_two_letters_of_another_is_an_error(
     assert f"did you mean '{meant}'?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("typed", ["kubernetes", "sky", "gcp-batch", "lsf"])
+@pytest.mark.parametrize("typed", ["nomad", "sky", "gcp-batch", "lsf"])
 def test_a_provider_of_a_package_that_is_not_here_is_a_note(
     typed: str, job: Path, capsys: Capture
 ) -> None:
