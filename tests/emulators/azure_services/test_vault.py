@@ -13,6 +13,8 @@ from runspec_emulators.azure_services.identity import Identity
 from runspec_emulators.azure_services.vault import Vault
 from tests.support import certificates
 
+pytestmark = pytest.mark.process
+
 NONE = {"value": None}
 
 

@@ -15,6 +15,8 @@ from tests.support.azure.resource_manager import Login
 from tests.support.azure.specs import options
 from tests.support.http_server import ReceivedRequest, Reply, Server
 
+pytestmark = pytest.mark.process
+
 VALUE = "s3cret"
 LEVEL = {"attributes": {"recoveryLevel": "Recoverable+Purgeable"}}
 
