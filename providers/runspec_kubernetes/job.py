@@ -28,7 +28,6 @@ FIELDS: Mapping[str, str] = {
     "RUNSPEC_FAILED": f"metadata.annotations['{FAILURES}']",
     "RUNSPEC_IGNORED": f"metadata.annotations['{IGNORED}']",
 }
-MIB = 1 << 20
 # The folder of runspec in the volume claim that is the store.
 CLAIM_MOUNT: dict[str, Any] = {
     "name": "store",

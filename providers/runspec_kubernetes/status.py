@@ -9,6 +9,7 @@ from runspec_jobs.provider import (
     Attempt,
     MembershipChange,
     NodeStatus,
+    RunspecError,
     Seat,
     State,
     Status,
@@ -249,7 +250,7 @@ class Runs:
         selector = f"kueue.x-k8s.io/job-uid={job['metadata']['uid']}"
         try:
             listed = list(self.session.listed(path, labelSelector=selector))
-        except Exception:  # noqa: BLE001 - the reason is unknown then, and the status is not
+        except RunspecError:  # the reason is unknown then, and the status is not
             listed = []
         said = [reasons.condition(entry, "QuotaReserved").get("message", "") for entry in listed]
         return ": ".join([f"it waits in the queue {queue} of Kueue", *filter(None, said[:1])])

@@ -144,7 +144,7 @@ class Agent:
             code = self.judge(self._together(argv, signals))
         if code == STOPPED and self._is_halted():
             return self._halt()
-        if code == STOPPED and self._stopped():
+        if code == STOPPED and self.record.get("repeats_stopped") and self._stopped():
             return self._leave_stopped()
         if code == 0:
             stop_request.unmark(self.bucket, self.at, self.place, self.record)

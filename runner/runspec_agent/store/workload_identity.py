@@ -26,6 +26,8 @@ from runspec_agent.store.managed_identity import EARLY_S, REFUSED
 
 # Of the keys of a store that the program does not get; it may have other ones in AWS_ACCESS_KEY_ID.
 OWN_KEYS = ("RUNSPEC_S3_ACCESS_KEY_ID", "RUNSPEC_S3_SECRET_ACCESS_KEY", "RUNSPEC_S3_SESSION_TOKEN")
+# Every container of a pod has it: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
+IN_POD = "KUBERNETES_SERVICE_HOST"
 STS = "{https://sts.amazonaws.com/doc/2011-06-15/}"
 STORAGE = "https://storage.azure.com/.default"
 JWT = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -61,6 +63,8 @@ def find_aws(env: Mapping[str, str], region: str) -> "Optional[Callable[[], Keys
     if env.get(OWN_KEYS[0]):
         keys = (env[OWN_KEYS[0]], env.get(OWN_KEYS[1], ""), env.get(OWN_KEYS[2]))
         return lambda: keys
+    if IN_POD not in env:  # these variables are the program's own, which may name any role
+        return None
     if env.get("AWS_ROLE_ARN") and env.get("AWS_WEB_IDENTITY_TOKEN_FILE"):
         return Renewed(lambda: _assume_role(env, region)).get
     if env.get("AWS_CONTAINER_CREDENTIALS_FULL_URI") and env.get(

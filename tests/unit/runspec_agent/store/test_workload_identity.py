@@ -28,6 +28,8 @@ TOKEN = "token-of-the-service-account"
 S3 = {"RUNSPEC_STORE": "s3://bucket/prefix", "RUNSPEC_REGION": "eu-central-1"}
 BLOB = {"RUNSPEC_STORE": "https://account.blob.core.windows.net/jobs/prefix"}
 
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+
 
 class Services:
     """STS, the agent of EKS, and Entra; `asked` has the requests."""
@@ -66,6 +68,7 @@ class Services:
             "AWS_WEB_IDENTITY_TOKEN_FILE": str(self.token),
             "AWS_ENDPOINT_URL_STS": self.url,
             "RUNSPEC_RUN": "train-7k2m9q",
+            **POD,
         }
 
     @property
@@ -73,6 +76,7 @@ class Services:
         return {
             "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{self.url}/v1/credentials",
             "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(self.token),
+            **POD,
         }
 
     @property
@@ -121,6 +125,17 @@ def test_a_service_account_assumes_its_role(services: Services) -> None:
         "RoleSessionName": "train-7k2m9q",
         "WebIdentityToken": TOKEN,
     }
+
+
+def test_a_role_in_the_variables_of_a_program_outside_of_pods_is_its_own(
+    services: Services,
+) -> None:
+    """On AWS Batch the agent keeps the role of the job, whatever role its program assumes."""
+    variables = services.irsa.keys() - POD.keys()
+
+    store = S3Store({**S3, **{name: services.irsa[name] for name in variables}})
+
+    assert store.keys is None
 
 
 def test_the_agent_of_eks_has_the_keys_of_a_pod(services: Services) -> None:
