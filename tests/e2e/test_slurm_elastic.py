@@ -112,7 +112,6 @@ def test_nodes_that_are_given_back_are_free_until_they_are_asked_for(project: Pr
     sizes = [change["nodes"] for change in found["changes"]]
     # Two nodes may leave, or come back, in one change or in two.
     assert sizes[0] == sizes[-1] == 4 and min(sizes) == 2 and len(sizes) <= 5
-    assert {change["lost_steps"] for change in found["changes"][1:]} == {0}
     kept = json.loads(project.fetched()["out/state.json"])
     alone = fixed(project.folder, sgd(project.folder, STEPS, 0), {})
     assert kept["losses"] == pytest.approx(alone["losses"], abs=1e-9)
