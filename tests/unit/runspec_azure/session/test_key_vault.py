@@ -90,11 +90,50 @@ def test_a_deletion_that_was_sent_before_is_carried_on(status: int) -> None:
         assert methods(server)[-1] == "DELETE deletedsecrets"
 
 
-def test_a_secret_that_is_gone_needs_no_purge() -> None:
-    with Answers(delete_secrets=[refuse(404)], get_deleted=[refuse(404)]) as server:
+@pytest.mark.parametrize("status", [404, 403])
+def test_a_secret_that_is_gone_needs_no_purge(status: int) -> None:
+    """A vault with purge protection may refuse the purge of a secret that it never had, too."""
+    gone = refuse(404)
+    with Answers(
+        delete_secrets=[gone], get_deleted=[gone], delete_deleted=[refuse(status)]
+    ) as server:
+        server.vault().delete("a")
+
+        found = ["DELETE secrets", "GET deletedsecrets", "DELETE deletedsecrets"]
+        assert methods(server) == found
+
+
+def test_a_deletion_that_goes_on_and_was_sent_before_ends_with_a_purge() -> None:
+    """The secret can be neither deleted nor seen meanwhile: only a refusal to purge it says that it is there."""
+    gone, leaving = refuse(404), refuse(409)
+    with Answers(
+        delete_secrets=[gone],
+        get_deleted=[gone, gone, (200, LEVEL)],
+        delete_deleted=[leaving, (204, b"")],
+    ) as server:
+        server.vault().delete("a")
+
+        assert methods(server)[-2:] == ["GET deletedsecrets", "DELETE deletedsecrets"]
+
+
+def test_a_deletion_that_was_sent_before_is_over_in_a_vault_with_purge_protection() -> None:
+    level = {"attributes": {"recoveryLevel": "CustomizedRecoverable"}}
+    with Answers(
+        delete_secrets=[refuse(404)], get_deleted=[(200, level)], delete_deleted=[refuse(403)]
+    ) as server:
         server.vault().delete("a")
 
         assert methods(server) == ["DELETE secrets", "GET deletedsecrets"]
+
+
+def test_a_login_that_may_not_purge_is_said() -> None:
+    with (
+        Answers(
+            delete_secrets=[refuse(404)], get_deleted=[(200, LEVEL)], delete_deleted=[refuse(403)]
+        ) as server,
+        pytest.raises(CredentialsError),
+    ):
+        server.vault().delete("a")
 
 
 def test_a_vault_with_purge_protection_is_not_asked_to_purge() -> None:
