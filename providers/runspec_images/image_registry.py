@@ -15,6 +15,7 @@ import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from runspec_agent.base import image_entrypoint
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_images.image_plan import Name, is_loopback, parse_name
 from runspec_images.registry_logins import Login, find_login
@@ -22,6 +23,7 @@ from runspec_jobs.provider import CredentialsError, RemoteError
 from runspec_jobs.provider.registry_login import HUB
 
 ANSWER_S = 60.0
+LONGEST_CODE = 100_000  # bytes; Linux starts no program with a variable of 128 KiB: execve(2)
 MOST_BYTES = 4 << 20  # of a manifest: "Pushing Manifests" of the specification
 HUB_API = "registry-1.docker.io"
 CLIENT = "runspec"  # what asks for tokens, which a registry may log
@@ -59,6 +61,21 @@ class ImageConfig(NamedTuple):
 
     pinned: str  # the name of the image with its digest, in place of a tag
     content: Mapping[str, Any]  # `Entrypoint`, `Cmd`, `WorkingDir` and others
+
+    def write_program(self) -> Mapping[str, str]:
+        """Return `code`, a line of shell that runs the ENTRYPOINT, and `image`, the name with the digest.
+
+        Raises RemoteError if the image runs no program, or one that no variable can hold.
+        """
+        code = image_entrypoint.write(self.content)
+        if code is None:
+            hint = "write command: [program, argument] in place of entrypoint"
+            raise RemoteError(f"the image {self.pinned} has neither ENTRYPOINT nor CMD", hint)
+        if len(code.encode()) > LONGEST_CODE:
+            raise RemoteError(
+                f"the ENTRYPOINT and CMD of {self.pinned} are too long for a variable"
+            )
+        return {"image": self.pinned, "code": code}
 
 
 def read_config(image: str, architecture: str, login: Login | None = None) -> ImageConfig:

@@ -8,6 +8,14 @@ from __future__ import annotations
 import re
 import shlex
 
+from runspec_imports.kube_cluster import (
+    CLOUDS,
+    KUBERNETES,
+    NO_RIGHT,
+    take_cluster_settings,
+    take_rights,
+    take_toleration,
+)
 from runspec_imports.kube_program import Beside, Program
 from runspec_imports.kube_volumes import take_volumes
 from runspec_jobs.provider.commands import literal
@@ -28,6 +36,8 @@ SCALES = {
 }
 QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(?:e(\d+))?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
 GPUS = ("nvidia.com/gpu", "amd.com/gpu")
+# What the provider kubernetes counts as GPUs, too.
+DEVICE = re.compile(r"[\w.-]+/gpu|aws\.amazon\.com/neuron|google\.com/tpu")
 # Labels of nodes that name a GPU, by the clouds and by NVIDIA's device plugin.
 GPU_LABELS = (
     "nvidia.com/gpu.product",
@@ -76,6 +86,8 @@ def take_pod(source: ForeignMap, program: Program, beside: Beside) -> None:
             "terminationGracePeriodSeconds",
             "the provider has a setting grace, or a time of its own",
         )
+    if draft.provider == KUBERNETES:
+        take_cluster_settings(source, draft)
     for key, hint in (
         ("serviceAccountName", "the profile says which role a job has"),
         ("imagePullSecrets", "the profile names the registry and its login"),
@@ -91,6 +103,8 @@ def take_pod(source: ForeignMap, program: Program, beside: Beside) -> None:
     draft.container["image"] = main.text("image")
     _take_sizes(main.map("resources"), draft)
     _take_nodes(source, draft)
+    if draft.provider == KUBERNETES:
+        take_rights(source, main, draft)
     for name, path in take_volumes(source, main, draft, beside).items():
         draft.notes.add(f"volume {name} is a folder of the container: {path}", main.value)
     _take_env(main, program, beside)
@@ -123,7 +137,7 @@ def _take_container(source: ForeignMap, program: Program) -> None:
     rights = source.map("securityContext")
     for key in ("privileged", "readOnlyRootFilesystem", "runAsNonRoot"):
         if rights.truth(key):
-            rights.lose(key, "a job of runspec has no such right")
+            rights.lose(key, NO_RIGHT)
     rights.truth("allowPrivilegeEscalation")
     user = rights.text("runAsUser")
     if user and draft.provider == "aws-batch":
@@ -188,9 +202,14 @@ def _take_env(source: ForeignMap, program: Program, beside: Beside) -> None:
 def _take_sizes(source: ForeignMap, draft: Draft) -> None:
     requests, limits = source.map("requests"), source.map("limits")
     sizes: dict[str, float] = {}
+    devices = list(GPUS)
+    if draft.provider == KUBERNETES:
+        devices += filter(
+            DEVICE.fullmatch, dict.fromkeys(requests.list_keys() + limits.list_keys())
+        )
     for part in (requests, limits):
         for key in part.list_keys():
-            known = key in ("cpu", "memory", "ephemeral-storage", *GPUS)
+            known = key in ("cpu", "memory", "ephemeral-storage", *devices)
             match = QUANTITY.fullmatch(part.text(key)) if known else None
             if match is None:
                 part.lose(
@@ -205,9 +224,11 @@ def _take_sizes(source: ForeignMap, draft: Draft) -> None:
     for key, name in (("memory", "memory"), ("ephemeral-storage", "disk")):
         if key in sizes:
             draft.cluster[name] = write_size(sizes[key])
-    gpus = int(sum(sizes.get(key, 0) for key in GPUS))
-    if gpus:
-        draft.cluster["gpus"] = gpus
+    for key in dict.fromkeys(devices):
+        if count := int(sizes.get(key, 0)):
+            draft.cluster["gpus"] = draft.cluster.get("gpus", 0) + count
+            if draft.provider == KUBERNETES and key != GPUS[0]:
+                draft.settings["gpu_resource"] = key
 
 
 def write_size(size: float) -> str:
@@ -226,17 +247,26 @@ def _take_nodes(source: ForeignMap, draft: Draft) -> None:
     for key in labels.list_keys():
         value = labels.text(key)
         if key in GPU_LABELS and draft.cluster.get("gpus") and (match := GPU.search(value)):
-            draft.cluster["gpu_type"] = match[1].upper() + (f"-{match[2]}GB" if match[2] else "")
+            kind = match[1].upper() + (f"-{match[2]}GB" if match[2] else "")
+            draft.cluster["gpu_type"] = kind
+            if draft.provider == KUBERNETES:
+                draft.profile.setdefault("gpu_types", {}).setdefault(kind, {})[key] = value
         elif SPOT_LABELS.get(key, "") == value:
             draft.cluster["capacity"] = "spot"
+            if draft.provider == KUBERNETES:
+                draft.settings["cloud"] = CLOUDS[key]
         elif key in MACHINE_LABELS and draft.provider == "aws-batch":
             draft.settings["instance_types"] = [value]
+        elif draft.provider == KUBERNETES:
+            draft.settings.setdefault("node_selector", {})[key] = value
         elif key not in PLAIN_LABELS or value not in PLAIN:
             labels.lose(key, "write cluster, or settings of the provider, that choose the machine")
     for toleration in source.maps("tolerations"):
         key = toleration.text("key")
         if key in (*GPUS, *SPOT_LABELS):
             toleration.clear()  # the machines that a job asks for are its own
+        elif draft.provider == KUBERNETES:
+            take_toleration(toleration, key, draft)
         else:
             toleration.notes.lose(
                 f"toleration {key}", "a job chooses no nodes by taints", toleration.value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from runspec_imports.kube_cluster import KUBERNETES
 from runspec_imports.kube_program import Beside
 from runspec_jobs.provider.importing.draft import Draft, make_key
 from runspec_jobs.provider.importing.mapping import ForeignMap
@@ -69,9 +70,12 @@ def _read(volume: ForeignMap, name: str, draft: Draft, beside: Beside) -> Volume
             f"volume {name}: {kind}", LOST.get(kind, "runspec has no such volume"), volume.value
         )
         return Volume("lost")
-    key, path = make_key(source.text("claimName") or name, ()), source.text("path")
+    claim, path = source.text("claimName"), source.text("path")
+    key = make_key(claim or name, ())
     source.clear()
-    if kind == "hostPath" and draft.provider == "aws-batch" and path:
+    if draft.provider == KUBERNETES and claim:
+        draft.profile.setdefault("shared", {})[key] = f"pvc:{claim}"
+    elif kind == "hostPath" and draft.provider == "aws-batch" and path:
         draft.profile.setdefault("shared", {})[key] = f"host:{path}"
     else:
         what = f"volume {name}: say in the profile where it is: shared: {{{key}: ...}}"

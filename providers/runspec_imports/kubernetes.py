@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
+from runspec_imports.kube_cluster import KUBERNETES, PLAIN_LABELS, needs_store, take_names
 from runspec_imports.kube_pods import take_pod
 from runspec_imports.kube_program import Beside, Program
 from runspec_jobs.provider import OtherFormat, UsageError
@@ -22,15 +23,7 @@ OF_VOLUMES = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass")
 NEEDLESS = ("Namespace", "Service")
 DEFAULT_RETRIES = 6
 MOST_ATTEMPTS = 10
-PLAIN_LABELS = (
-    "app",
-    "app.kubernetes.io/",
-    "name",
-    "component",
-    "job-name",
-    "batch.kubernetes.io/",
-    "controller-uid",
-)
+OF_SERVER = "name generateName namespace creationTimestamp uid resourceVersion generation".split()
 # https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy
 ACTIONS = {"FailJob": "stop", "FailIndex": "stop", "Count": "retry", "Ignore": "retry"}
 LAST_CODE = 255
@@ -78,13 +71,8 @@ def _take(source: ForeignMap, kind: str, title: str, provider: str | None, besid
     source.skip("apiVersion", "kind", "status")
     metadata = source.map("metadata")
     name = metadata.text("name") or metadata.text("generateName") or title
-    draft = Draft(name, provider or "local", source.notes)
-    if provider is None:
-        source.notes.add(
-            "the spec is for local: change its field provider to run the job elsewhere",
-            source.value,
-        )
-    take_metadata(metadata)
+    draft = Draft(name, provider or KUBERNETES, source.notes)
+    take_metadata(metadata, draft)
     job = source.map("spec")
     if kind == "CronJob":
         for key in ("schedule", "timeZone"):
@@ -94,23 +82,17 @@ def _take(source: ForeignMap, kind: str, title: str, provider: str | None, besid
             "concurrencyPolicy", "successfulJobsHistoryLimit", "failedJobsHistoryLimit", "suspend"
         )
         template = job.map("jobTemplate")
-        take_metadata(template.map("metadata"))
+        take_metadata(template.map("metadata"), draft)
         job = template.map("spec")
     _take_job(job, name, draft, beside)
     return draft
 
 
-def take_metadata(source: ForeignMap) -> None:
-    """Leave out names, and labels and annotations that only describe; list all others."""
-    source.skip(
-        "name",
-        "generateName",
-        "namespace",
-        "creationTimestamp",
-        "uid",
-        "resourceVersion",
-        "generation",
-    )
+def take_metadata(source: ForeignMap, draft: Draft) -> None:
+    """Leave out names, and labels and annotations that only describe; list what the provider has no setting for."""
+    if draft.provider == KUBERNETES:
+        take_names(source, draft)
+    source.skip(*OF_SERVER)
     for key in ("labels", "annotations"):
         inner = source.map(key)
         inner.skip(*(label for label in inner.list_keys() if label.startswith(PLAIN_LABELS)))
@@ -120,7 +102,10 @@ def _take_job(source: ForeignMap, name: str, draft: Draft, beside: Beside) -> No
     count, parallel = source.number("completions"), source.number("parallelism")
     indexed = source.text("completionMode") == "Indexed"
     template = source.map("template")
-    take_metadata(template.map("metadata"))
+    of_pods = template.map("metadata")
+    if draft.provider == KUBERNETES and (notes := of_pods.pairs("annotations")):
+        draft.profile["annotations"] = notes
+    take_metadata(of_pods, draft)
     pod = template.map("spec")
     tasks = count or parallel or 1
     is_gang = indexed and tasks > 1 and parallel == tasks and needs_peers(pod)
@@ -140,12 +125,19 @@ def _take_job(source: ForeignMap, name: str, draft: Draft, beside: Beside) -> No
     if seconds:
         draft.spec["timeout"] = write_duration(seconds)
     if (ttl := source.number("ttlSecondsAfterFinished")) is not None:
-        draft.spec["ttl"] = write_duration(max(ttl, 1))
-    if source.truth("suspend"):
+        if draft.provider == KUBERNETES:  # which deletes the Job then, and no outputs
+            draft.settings["keep"] = write_duration(max(ttl, 1))
+        else:
+            draft.spec["ttl"] = write_duration(max(ttl, 1))
+    if source.truth("suspend") and "queue" not in draft.settings:  # Kueue starts a job of its queue
         source.lose("suspend", "apply starts the job")
     _take_retries(source, draft)
     subdomain = pod.text("subdomain")
     take_pod(pod, Program(draft, name, subdomain, indexed, is_gang), beside)
+    if draft.provider == KUBERNETES and needs_store(draft):
+        draft.notes.add(
+            "the file does not say store: add it to the profile, see `runspec docs kubernetes`"
+        )
 
 
 def needs_peers(pod: ForeignMap) -> bool:

@@ -12,11 +12,18 @@ from runspec_jobs.provider.importing.documents import Map, Seq, Text, Value
 from runspec_jobs.provider.importing.draft import Draft, list_codes
 from runspec_jobs.provider.importing.mapping import ForeignMap, Notes
 
-PROVIDERS = {"aws": "aws-batch", "azure": "azure-batch", "slurm": "slurm"}
+PROVIDERS = {
+    "aws": "aws-batch",
+    "azure": "azure-batch",
+    "slurm": "slurm",
+    "kubernetes": "kubernetes",
+    "k8s": "kubernetes",
+}
 CHOICE = "any_of", "ordered"
 # What chooses the place, and is the same for all alternatives of a spec.
 PLACES = ("infra", "cloud", "region", "zone", "instance_type")
 MACHINE = {"aws-batch": "instance_types", "azure-batch": "vm_size"}
+LABELS = {"aws-batch": "tags", "kubernetes": "labels"}
 SIZE = re.compile(r"(\d+(?:\.\d+)?)(?:GB|Gi?|GiB)?\+?", re.IGNORECASE)
 ACCELERATOR = re.compile(r"(?P<name>[A-Za-z][\w.-]*)(?::(?P<count>\d+(?:\.\d+)?))?")
 OF_MEMORY = re.compile(r"(?:[a-z]+:)?(\d+)(?:GB|GiB)?\+?(?::(\d+))?", re.IGNORECASE)
@@ -69,8 +76,8 @@ def take_resources(source: ForeignMap, draft: Draft) -> None:
     _take_ports(source, draft)
     source.skip("autostop")  # runspec's machines go when no job needs them
     labels = source.pairs("labels")
-    if labels and draft.provider == "aws-batch":
-        draft.settings["tags"] = labels
+    if labels and draft.provider in LABELS:
+        draft.settings[LABELS[draft.provider]] = labels
     elif labels:
         source.lose("labels")
     if source.text("network_tier") == "best":
@@ -143,6 +150,9 @@ def _take_place(source: ForeignMap, draft: Draft) -> None:
         region = zone = ""
     if region not in ("", "*") and draft.provider == "aws-batch":
         draft.settings["region"] = region
+    elif region not in ("", "*") and draft.provider == "kubernetes":
+        draft.profile["context"] = "/".join(parts) or region
+        zone = ""
     elif region not in ("", "*") and draft.provider == "slurm":
         draft.settings |= {"partition": zone} if zone else {}
         zone = ""

@@ -96,7 +96,8 @@ def _container(spec: Spec) -> Iterator[Problem]:
         what = "the image has its own Python: make sure that it is one of these versions"
         yield Problem(("container", "python"), what, severity="note")
     yield from check_build(spec)
-    yield from check_entrypoint(spec, "the agent takes the place of the ENTRYPOINT in a pod")
+    if (spec.container.image or "").startswith("localhost/"):
+        yield from check_entrypoint(spec, "no registry says which ENTRYPOINT the image has")
     for name in spec.ulimits.given:
         what = "pods have no ulimits of their own"
         hint = f"remove ulimits: {name}; the container runtime of the nodes sets them"

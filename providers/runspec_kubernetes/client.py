@@ -38,8 +38,9 @@ from runspec_jobs.provider.types import ExecSpec, Route
 from runspec_kubernetes import lookup, shell, store as stores, store_claim, timing
 from runspec_kubernetes.cleanup import OrphanFinder
 from runspec_kubernetes.errors import Refused
+from runspec_kubernetes.job import READ_ENTRYPOINT
 from runspec_kubernetes.logs import Logs, PodStream
-from runspec_kubernetes.naming import RUN_LABEL, collection, create, delete, ending
+from runspec_kubernetes.naming import RUN_LABEL, collection, create, delete, ending, literal
 from runspec_kubernetes.options import KubernetesOptions
 from runspec_kubernetes.session import MERGE, Session
 from runspec_kubernetes.status import Runs, is_cancelled, state_of
@@ -94,6 +95,11 @@ class KubernetesClient:
             return {}
         if request.operation not in ("delete", "remove"):
             self.session.refuse_old()
+        if request.operation == READ_ENTRYPOINT:
+            from runspec_images.image_registry import read_config
+
+            program = read_config(**request.params).write_program()
+            return {**program, "code": literal(program["code"])}
         if request.service == "store":
             return self._call_store(request)
         if request.operation == "delete":

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runspec_agent.base import limits
-from runspec_jobs.provider import Mount, Scope, Spec, Step
+from runspec_agent.base import image_entrypoint, limits
+from runspec_jobs.provider import Mount, Request, Scope, Spec, Step
 from runspec_kubernetes import store_layout
 from runspec_kubernetes.decision import Decision
 from runspec_kubernetes.naming import QUEUE_LABEL, RUN_LABEL, create, delete, labels, literal
 from runspec_kubernetes.options import KubernetesOptions
 
 CONTAINER = "job"
+READ_ENTRYPOINT = "read_entrypoint"  # the operation of the request
 HOME = "/runspec"  # the volume of a pod for what runspec and the program write
 AGENT_AT = "/runspec-agent"
 CONFIG_AT = "/runspec-record"
@@ -59,6 +60,14 @@ RUN = (
 def steps(decision: Decision, spec: Spec, run: str) -> Iterator[Step]:
     """Yield the steps that make the objects of the run; the Job is the last one."""
     options = decision.options
+    if spec.container.entrypoint:
+        # No pod can read it: an image does not contain its configuration.
+        machine = decision.selector.get("kubernetes.io/arch", "amd64")
+        do = Request(
+            "registry", READ_ENTRYPOINT, {"image": decision.image, "architecture": machine}
+        )
+        what = f"read the ENTRYPOINT of {decision.image} from its registry"
+        yield Step("entrypoint", what, Scope.RUN, do)
     if values := _secret_values(spec, options):
         do = create(options, "secrets", run, run, type="Opaque", stringData=values)
         undo = delete(options, "secrets", run, run)
@@ -235,7 +244,8 @@ def _container(decision: Decision, spec: Spec, run: str) -> dict[str, Any]:
     start = START + (RUN % "copy-log job" if options.store else ALONE + RUN % "job")
     container: dict[str, Any] = {
         "name": CONTAINER,
-        "image": decision.image,
+        # By the digest whose ENTRYPOINT was read: a tag may have moved since.
+        "image": {"$ref": "entrypoint.image"} if spec.container.entrypoint else decision.image,
         "command": ["/bin/sh", "-c", literal(start)],
         "env": list(_environment(decision, spec, run)),
         "volumeMounts": list(_volume_mounts(decision, spec)),
@@ -261,6 +271,8 @@ def _environment(decision: Decision, spec: Spec, run: str) -> Iterator[dict[str,
     for name, value in values.items():
         if name not in secret:
             yield {"name": name, "value": literal(value)}
+    if spec.container.entrypoint:
+        yield {"name": image_entrypoint.VARIABLE, "value": {"$ref": "entrypoint.code"}}
     for name, field in FIELDS.items():
         yield {"name": name, "valueFrom": {"fieldRef": {"fieldPath": field}}}
 

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from runspec_agent.base import image_entrypoint
 from runspec_azure import store, store_layout
 from runspec_azure.batch import job, timing
 from runspec_azure.batch.cleanup import OrphanFinder, Reconciler, Stops
@@ -59,7 +58,6 @@ MAKES_POOL = frozenset({"Pool_Add", "Pool_Create"})
 # Refusals of a pool that is being resized, or that another run has just scaled up.
 AWAKE = frozenset({"PoolBeingResized", "TooManyEnableAutoScaleRequests"})
 ARCHITECTURE = "amd64"  # of all machines that runspec chooses: `vm_sizes`
-LONGEST_CODE = 100_000  # bytes; Linux starts no program with a variable of 128 KiB: execve(2)
 OVER = frozenset({"JobCompleted", "JobBeingTerminated", "JobTerminating"})
 
 
@@ -98,7 +96,7 @@ class AzureClient:
     def call(self, request: Request) -> Response:
         path = request.params.get("path", {})
         if request.operation == job.READ:
-            return self._read_entrypoint(request.params["image"])
+            return self._read_config(request.params["image"]).write_program()
         if request.operation == run_secrets.SET:
             self.session.vault.set(path["name"], request.params["body"])
             return {}
@@ -122,17 +120,6 @@ class AzureClient:
         if request.operation == "Pool_EnableAutoScale":
             return self._wake(request)
         return self._make(request)
-
-    def _read_entrypoint(self, image: str) -> Response:
-        """Return the shell code that runs the ENTRYPOINT of *image*, and the name of that image by its digest."""
-        config = self._read_config(image)
-        code = image_entrypoint.write(config.content)
-        if code is None:
-            hint = "write command: [program, argument] in place of entrypoint"
-            raise RemoteError(f"the image {image} has neither ENTRYPOINT nor CMD", hint)
-        if len(code.encode()) > LONGEST_CODE:
-            raise RemoteError(f"the ENTRYPOINT and CMD of {image} are too long for a variable")
-        return {"image": config.pinned, "code": code}
 
     def _read_config(self, image: str) -> ImageConfig:
         try:

@@ -71,7 +71,6 @@ def test_labels_of_nodes_choose_the_machine(labels: dict[str, str], field: str, 
     ("job", "field", "value"),
     [
         ({"activeDeadlineSeconds": 60}, "timeout", 60),
-        ({"ttlSecondsAfterFinished": 3600}, "ttl", 3600),
         ({"completions": 3, "parallelism": 2}, "max_parallel", 2),
         ({"completions": 3}, "max_parallel", 1),
         ({"completions": 3, "parallelism": 3, "maxFailedIndexes": 1}, "max_failed", 2),
@@ -82,6 +81,18 @@ def test_a_key_of_the_job_becomes_a_field(job: dict[str, Any], field: str, value
 
     assert getattr(read_only(imported), field) == value
     assert list_losses(imported) == []
+
+
+@pytest.mark.parametrize(
+    ("provider", "ttl", "settings"),
+    [("local", 3600, {}), ("kubernetes", None, {"kubernetes": {"keep": "1h"}})],
+)
+def test_the_life_of_an_ended_job_is_that_of_the_run_or_of_the_object(
+    provider: str, ttl: int | None, settings: dict[str, Any]
+) -> None:
+    spec = read_only(take(make_job(job={"ttlSecondsAfterFinished": 3600}), provider=provider))
+
+    assert (spec.ttl, dict(spec.providers)) == (ttl, settings)
 
 
 @pytest.mark.parametrize(("job", "ports"), [({}, [8888]), ({"completions": 2}, [])])
@@ -283,7 +294,7 @@ def test_a_step_before_the_program_with_the_same_image_becomes_setup() -> None:
 def test_a_lost_setting_is_named_with_its_line(
     container: dict[str, Any], pod: dict[str, Any], job: dict[str, Any], loss: str
 ) -> None:
-    imported = take(make_job(container, pod, job))
+    imported = take(make_job(container, pod, job), provider="local")
 
     read_only(imported)
     losses = list_losses(imported)
@@ -294,7 +305,7 @@ def test_a_lost_setting_is_named_with_its_line(
 def test_arguments_alone_are_those_of_the_images_own_program() -> None:
     job = make_job({"command": [], "args": ["serve", "$(A)"], "env": [{"name": "A", "value": "1"}]})
 
-    container = read_only(take(job)).container
+    container = read_only(take(job, provider="local")).container
     assert (container.entrypoint, container.args) == ("image", ("serve", "1"))
     assert "the image's own program" in list_losses(take(job, provider="aws-batch"))[0]
 
@@ -330,6 +341,142 @@ def test_a_job_of_aws_batch_has_its_settings() -> None:
     settings = read_only(imported).providers["aws-batch"]
     assert settings == {"instance_types": ["g5.xlarge"], "user": "1000"}
     assert read_profile(imported, "aws-batch")["shared"] == {"d": "host:/mnt/d"}
+    assert list_losses(imported) == []
+
+
+QUEUED = {
+    "name": "train",
+    "namespace": "ml",
+    "labels": {"kueue.x-k8s.io/queue-name": "team", "app": "a", "x/y": "z"},
+}
+POD = {
+    "serviceAccountName": "trainer",
+    "imagePullSecrets": [{"name": "ghcr"}],
+    "priorityClassName": "high",
+    "nodeSelector": {
+        "nvidia.com/gpu.product": "NVIDIA-L4",
+        "eks.amazonaws.com/capacityType": "SPOT",
+        "disk": "ssd",
+    },
+    "tolerations": [
+        {"key": "nvidia.com/gpu", "operator": "Exists"},
+        {"key": "team", "value": "ml", "effect": "NoSchedule"},
+        {"operator": "Exists"},
+    ],
+    "securityContext": {"runAsUser": 1234, "runAsNonRoot": True, "fsGroup": 1234},
+    "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "nas"}}],
+}
+
+
+def test_what_a_cluster_has_becomes_settings_of_kubernetes() -> None:
+    gpu = {
+        "resources": {"limits": {"nvidia.com/gpu": 1}},
+        "volumeMounts": [{"name": "d", "mountPath": "/d"}],
+    }
+    job = make_job(gpu, POD, {"suspend": True})
+    job["metadata"] = QUEUED
+    job["spec"]["template"]["metadata"] = {"annotations": {"example.org/a": "b"}}
+
+    imported = take(job)
+
+    spec = read_only(imported)
+    assert (spec.provider, spec.cluster.gpu_types, spec.cluster.bought) == (
+        "kubernetes",
+        ("L4",),
+        "spot",
+    )
+    assert spec.providers["kubernetes"] == {
+        "queue": "team",
+        "labels": {"x/y": "z"},
+        "priority_class": "high",
+        "cloud": "eks",
+        "node_selector": {"disk": "ssd"},
+        "tolerations": [
+            {"key": "team", "operator": "Equal", "value": "ml", "effect": "NoSchedule"},
+            {"operator": "Exists"},
+        ],
+        "user": "1234",
+    }
+    assert read_profile(imported, "kubernetes") == {
+        "namespace": "ml",
+        "service_account": "trainer",
+        "pull_secrets": ["ghcr"],
+        "gpu_types": {"L4": {"nvidia.com/gpu.product": "NVIDIA-L4"}},
+        "shared": {"nas": "pvc:nas"},
+        "annotations": {"example.org/a": "b"},
+    }
+    assert list_losses(imported) == []
+
+
+@pytest.mark.parametrize(
+    ("rights", "security"),
+    [
+        ({}, "none"),
+        ({"runAsUser": 0}, "none"),
+        ({"runAsUser": 7}, None),
+        ({"runAsNonRoot": True, "capabilities": {"drop": ["ALL"]}}, None),
+        ({"runAsNonRoot": False}, "none"),
+    ],
+)
+def test_a_pod_runs_as_its_image_says_where_it_names_no_user(
+    rights: dict[str, Any], security: str | None
+) -> None:
+    imported = take(make_job({"securityContext": rights}))
+
+    assert read_profile(imported, "kubernetes").get("security") == security
+    assert list_losses(imported) == []
+
+
+@pytest.mark.parametrize(
+    "resource", ["amd.com/gpu", "aws.amazon.com/neuron", "google.com/tpu", "gpu.intel.com/gpu"]
+)
+def test_devices_of_a_cluster_are_gpus_of_their_resource(resource: str) -> None:
+    spec = read_only(take(make_job({"resources": {"limits": {resource: 2}}})))
+
+    assert (spec.cluster.gpus, spec.providers["kubernetes"]) == (2, {"gpu_resource": resource})
+
+
+@pytest.mark.parametrize(
+    ("container", "pod", "loss"),
+    [
+        ({}, {"tolerations": [{"key": "a", "tolerationSeconds": 5}]}, "tolerationSeconds"),
+        ({"securityContext": {"privileged": True}}, {}, "securityContext.privileged"),
+        ({"securityContext": {"runAsUser": 5, "runAsGroup": 6}}, {}, "securityContext.runAsGroup"),
+        (
+            {"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}},
+            {},
+            "securityContext.capabilities",
+        ),
+        ({}, {"hostIPC": True}, "hostIPC"),
+        ({"securityContext": {"runAsUser": "root"}}, {}, "securityContext.runAsUser"),
+        (
+            {},
+            {"hostNetwork": True, "securityContext": {"runAsUser": 5}},
+            "runAsUser: pods with hostNetwork",
+        ),
+    ],
+)
+def test_what_pods_of_runspec_do_not_have_is_lost(
+    container: dict[str, Any], pod: dict[str, Any], loss: str
+) -> None:
+    imported = take(make_job(container, pod))
+
+    read_only(imported)
+    assert [loss in line for line in list_losses(imported)] == [True]
+
+
+def test_files_beside_a_job_need_a_store_that_the_user_names() -> None:
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "c"},
+        "data": {"a": "b"},
+    }
+    pod = {"volumes": [{"name": "c", "configMap": {"name": "c"}}]}
+
+    imported = take(config, make_job({"volumeMounts": [{"name": "c", "mountPath": "/c"}]}, pod))
+
+    assert any("does not say store: add it to the profile" in note for note in imported.notes)
     assert list_losses(imported) == []
 
 

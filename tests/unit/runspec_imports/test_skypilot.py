@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from runspec_imports import SKYPILOT
 from runspec_jobs.provider import OtherFormat, UsageError
 from runspec_jobs.provider.types import ForeignFile, Imported
-from tests.support.imports import list_losses, read_all, read_only
+from tests.support.imports import list_losses, read_all, read_only, read_profile
 
 
 def convert(text: str, provider: str | None = None) -> Imported:
@@ -243,3 +244,20 @@ def test_a_file_that_is_wrong_is_refused_with_its_place(text: str, message: str)
         convert(text)
 
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "place", [{"infra": "k8s/gke_team_a"}, {"cloud": "Kubernetes", "region": "gke_team_a"}]
+)
+def test_a_task_for_a_cluster_of_kubernetes_names_its_context(place: dict[str, str]) -> None:
+    resources = {**place, "accelerators": "L4:1", "labels": {"team": "a"}}
+
+    imported = convert(yaml.safe_dump({"resources": resources, "run": "echo a"}))
+
+    spec = read_only(imported)
+    assert (spec.provider, dict(spec.providers)) == (
+        "kubernetes",
+        {"kubernetes": {"labels": {"team": "a"}}},
+    )
+    assert read_profile(imported, "kubernetes") == {"context": "gke_team_a"}
+    assert list_losses(imported) == []

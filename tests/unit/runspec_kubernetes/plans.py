@@ -20,7 +20,8 @@ MODEL = {"name": "model", "path": "/job/model"}
 def make_spec(**fields: Any) -> Spec:
     """Return a job for Kubernetes with *fields*."""
     job = {"apiVersion": "runspec/v1", "name": "job", "provider": "kubernetes"}
-    program = {} if "run" in fields else {"command": ["true"]}
+    runs = "run" in fields or "entrypoint" in fields.get("container", {})
+    program = {} if runs else {"command": ["true"]}
     spec, problems = documents.parse_spec({**job, **program, **fields})
     assert spec is not None, problems
     return spec

@@ -9,6 +9,8 @@ from typing import BinaryIO
 
 import pytest
 
+from runspec_images import image_registry
+from runspec_images.image_registry import ImageConfig
 from runspec_jobs.provider import (
     Conflict,
     Facts,
@@ -48,6 +50,19 @@ def save_output(fakes: Fakes, content: bytes) -> None:
     manifest = {"format": "runspec.outputs/v2", "holder": "x", "saves": [save]}
     fakes.store[f"{base}/objects/x-1"] = content
     fakes.store[f"{base}/manifest.json"] = json.dumps(manifest).encode()
+
+
+def test_the_code_of_an_entrypoint_is_what_a_pod_leaves_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pod replaces $(NAME) and $$ in its variables."""
+    config = ImageConfig("a@sha256:1", {"Entrypoint": ["/serve", "$(HOME)$$"]})
+    monkeypatch.setattr(image_registry, "read_config", lambda image, architecture: config)
+    asked = {"image": "a:1", "architecture": "amd64"}
+
+    answer = Fakes().client.call(Request("registry", "read_entrypoint", asked))
+
+    assert answer == {"image": "a@sha256:1", "code": "set -- /serve '$$(HOME)$$$$' \"$$@\""}
 
 
 def test_call_makes_what_a_plan_says_and_find_finds_it() -> None:

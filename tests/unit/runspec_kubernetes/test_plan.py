@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runspec_jobs.provider import Request
 from tests.unit.runspec_kubernetes.plans import (
     CODE,
     MODEL,
@@ -14,6 +15,7 @@ from tests.unit.runspec_kubernetes.plans import (
     WORDS,
     container_of,
     env_of,
+    errors,
     job_of,
     make_spec,
     paths_of,
@@ -149,3 +151,29 @@ def test_azure_gives_pods_the_identity_of_their_service_account_by_a_label(
     found = job_of(profile)["template"]["metadata"]["labels"]
 
     assert found.get("azure.workload.identity/use") == expected
+
+
+SERVED = {"image": "h.io/a:1", "entrypoint": "image", "args": ["serve"]}
+
+
+@pytest.mark.parametrize(
+    ("labels", "machine"), [({}, "amd64"), ({"kubernetes.io/arch": "arm64"}, "arm64")]
+)
+def test_an_entrypoint_is_read_for_the_nodes_before_the_job_is_made(
+    labels: dict[str, str], machine: str
+) -> None:
+    fields: dict[str, Any] = {"container": SERVED}
+
+    steps = steps_of(make_spec(**fields), {**STORE, "node_selector": labels})
+
+    params = {"image": "h.io/a:1", "architecture": machine}
+    assert steps["entrypoint"].do == Request("registry", "read_entrypoint", params)
+    assert [*steps].index("entrypoint") < [*steps].index("job")
+    assert container_of(**fields)["image"] == {"$ref": "entrypoint.image"}
+    assert env_of(**fields)["RUNSPEC_ENTRYPOINT"] == {"$ref": "entrypoint.code"}
+
+
+def test_an_entrypoint_that_no_registry_knows_is_refused() -> None:
+    spec = make_spec(container={**SERVED, "image": "localhost/a:1"})
+
+    assert errors(spec) == ["no registry says which ENTRYPOINT the image has"]

@@ -1,0 +1,97 @@
+"""What only the provider `kubernetes` has of a Job: the settings of its cluster, its namespace and its pods' rights.
+
+https://kubernetes.io/docs/concepts/security/pod-security-standards/
+"""
+
+from __future__ import annotations
+
+from runspec_jobs.provider.importing.draft import Draft
+from runspec_jobs.provider.importing.mapping import ForeignMap
+
+KUBERNETES = "kubernetes"
+# https://kueue.sigs.k8s.io/docs/tasks/run/jobs/
+QUEUE = "kueue.x-k8s.io/queue-name"
+# What pods of runspec fulfil by themselves, and what they ask for with `security: restricted`.
+RESTRICTED = ("allowPrivilegeEscalation", "seccompProfile", "fsGroupChangePolicy")
+# Labels that controllers write, or that only describe.
+PLAIN_LABELS = (
+    "app",
+    "app.kubernetes.io/",
+    "name",
+    "component",
+    "job-name",
+    "batch.kubernetes.io/",
+    "controller-uid",
+)
+CLOUDS = {
+    "cloud.google.com/gke-spot": "gke",
+    "eks.amazonaws.com/capacityType": "eks",
+    "kubernetes.azure.com/scalesetpriority": "aks",
+    "karpenter.sh/capacity-type": "karpenter",
+}
+NO_RIGHT = "a job of runspec has no such right"
+
+
+def take_names(source: ForeignMap, draft: Draft) -> None:
+    """Take the namespace, the queue and the labels of an object, *source* being its metadata."""
+    if (namespace := source.text("namespace")) not in ("", "default"):
+        draft.profile["namespace"] = namespace
+    labels = source.map("labels")
+    labels.skip(*(key for key in labels.list_keys() if key.startswith(PLAIN_LABELS)))
+    if queue := labels.text(QUEUE):
+        draft.settings["queue"] = queue
+    for key in labels.list_keys():
+        draft.settings.setdefault("labels", {})[key] = labels.text(key)
+
+
+def take_cluster_settings(source: ForeignMap, draft: Draft) -> None:
+    """Take what a pod says about its cluster; *source* is its spec."""
+    if account := source.text("serviceAccountName") or source.text("serviceAccount"):
+        draft.profile["service_account"] = account
+    if secrets := [name for one in source.maps("imagePullSecrets") if (name := one.text("name"))]:
+        draft.profile["pull_secrets"] = secrets
+    if priority := source.text("priorityClassName"):
+        draft.settings["priority_class"] = priority
+    if source.truth("hostNetwork"):
+        draft.profile["host_network"] = True
+
+
+def take_rights(pod: ForeignMap, container: ForeignMap, draft: Draft) -> None:
+    """Take the user of the container. A pod that names none runs as its image says, and not as our user does."""
+    user: int | None = None
+    restricted = False
+    for source in (pod.map("securityContext"), container.map("securityContext")):
+        for key in ("privileged", "readOnlyRootFilesystem"):
+            if source.truth(key):
+                source.lose(key, NO_RIGHT)
+        restricted |= source.truth("runAsNonRoot") is True
+        source.skip(*RESTRICTED)
+        source.map("capabilities").skip("drop")
+        asked = source.number("runAsUser")
+        user = user if asked is None else asked
+        for key in ("runAsGroup", "fsGroup"):
+            if source.number(key) not in (None, user):
+                source.notes.lose(
+                    f"{source.path}.{key}", "the group is that of the user", source.value
+                )
+    if user and not draft.profile.get("host_network"):
+        draft.settings["user"] = user
+        return
+    if user:
+        draft.notes.lose("runAsUser", "pods with hostNetwork run as their image says", pod.value)
+    if user is not None or not restricted:
+        draft.profile["security"] = "none"
+
+
+def take_toleration(source: ForeignMap, key: str, draft: Draft) -> None:
+    """Take a toleration of *key*, whose operator is Equal unless it says Exists."""
+    kept = {"key": key, "operator": source.text("operator", "Equal" if key else "Exists")}
+    kept |= {name: source.text(name) for name in ("value", "effect")}
+    kept = {name: text for name, text in kept.items() if text}
+    draft.settings.setdefault("tolerations", []).append(kept)
+
+
+def needs_store(draft: Draft) -> bool:
+    """Return whether the job reads files of this machine, or has nodes that meet: both go by a store."""
+    mounts = draft.spec.get("mounts", ())
+    return "nodes" in draft.cluster or any(not m["source"].startswith("shared:") for m in mounts)
