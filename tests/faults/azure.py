@@ -13,6 +13,7 @@ from azure.storage.blob import ContainerClient
 from runspec_azure.batch import emulator
 from runspec_emulators.azure_batch import AzureBatch
 from runspec_emulators.azure_services.blob import Blobs
+from runspec_emulators.azure_services.identity import Identity
 from tests.faults.cloud import Cloud, New, new_cloud
 
 SPEC = """\
@@ -30,6 +31,7 @@ run: |
   echo done > "${{outputs.out}}/done"
   {last}
 """
+MACHINE = {"RUNSPEC_BELOW": "."}
 
 
 @dataclass
@@ -88,10 +90,16 @@ class AzureCloud(Stored):
 
     def open(self) -> None:
         super().open()
-        self.account = AzureBatch(
+        self.account = self.open_account()
+
+    def open_account(
+        self, identity: Identity | None = None, machine: Mapping[str, str] = MACHINE
+    ) -> AzureBatch:
+        return AzureBatch(
             self.folder / "account",
             emulator.ACCOUNT,
-            machine_env={"RUNSPEC_BELOW": "."},
+            identity=identity,
+            machine_env=machine,
             list_lag_s=self.lag_s,
             second_s=0.01,  # a pool grows with its tasks within seconds
         )

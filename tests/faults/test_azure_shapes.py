@@ -1,7 +1,7 @@
 """Collections of tasks, nodes, sweeps and MPI on Azure: one of each, and nothing left, where they go other ways.
 
 All other requests are those of a single job, which test_azure.py tries. Every job on Azure Batch reaches its files by
-what is signed for it, so there is no shape for that; nor is there one for `identity`, which the stand-in does not have.
+what is signed for it, so there is no shape for that; those with an `identity` are tried by test_azure_vault.py.
 Lists lag two seconds where a submission goes wrong: those of Azure Batch, and of the files that Batch AI's jobs print.
 Its other lists are of what ARM keeps, and the stand-in has no lag for them. All of this is tried, nothing is sampled.
 """

@@ -61,9 +61,26 @@ SERVICES: Mapping[str, Service] = {
         "x-ms-error-code",
         retry_after=True,
     ),
+    # https://learn.microsoft.com/azure/key-vault/general/rest-error-codes
+    "vault": Service(
+        {
+            "throttled": (429, "Throttled"),
+            "error": (500, "InternalServerError"),
+            "expired": (401, "Unauthorized"),
+        },
+        '{"error": {"code": "CODE", "message": "no"}}',
+    ),
 }
 # By the first part of a path. Files that Batch AI's jobs print into, and tokens, are the emulator's own.
-FIRST = {"rehearsal": "blob", "_storage": "blob", "subscriptions": "arm", "_identity": "arm"}
+FIRST = {
+    "rehearsal": "blob",
+    "_storage": "blob",
+    "subscriptions": "arm",
+    "_identity": "arm",
+    "msi": "arm",
+    "secrets": "vault",
+    "deletedsecrets": "vault",
+}
 
 
 def service_name(url: str) -> str:
@@ -86,6 +103,8 @@ def name(method: str, url: str) -> str:
     'POST batch /jobs/*/addtaskcollection'
     >>> name("GET", "http://127.0.0.1:9/subscriptions/0/resourceGroups/runspec/providers/Microsoft.BatchAI/workspaces/w")
     'GET arm /workspaces/w'
+    >>> name("PUT", "http://127.0.0.1:9/secrets/runspec-faults-a1b2c3-TOKEN?api-version=7.4")
+    'PUT vault /secrets/runspec-*-TOKEN'
     """
     split, of = urlsplit(url), service_name(url)
     path, query = split.path, parse_qs(split.query)

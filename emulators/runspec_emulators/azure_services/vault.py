@@ -51,7 +51,7 @@ class Secret:
 
 
 class Vault(Endpoint):
-    """Gives *secrets* to those whose id is among *readers*, over https; *writers* may do all else.
+    """Gives *secrets* to those whose id is among *readers*; *writers* may do all else.
 
     A deletion is over after *deletion_looks* requests for it. With *purge_protection*, nothing is purged.
     """
@@ -61,7 +61,7 @@ class Vault(Endpoint):
         secrets: Mapping[str, str],
         tokens: Tokens,
         readers: Collection[str],
-        certificate: Certificate,
+        certificate: Certificate | None,
         cloud: Cloud = "public",
         names: tuple[str, ...] = (),
         *,
