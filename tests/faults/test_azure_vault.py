@@ -45,20 +45,29 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Blobs]:
             yield found
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["purged", "protected"])
-def account(request: pytest.FixtureRequest, encrypted: Blobs) -> New:
-    """What makes an account and a vault for each world; the second kind of vault purges nothing."""
-    return partial(new_cloud, VaultCloud, blobs=encrypted, has_purge_protection=request.param)
+@pytest.fixture(scope="module")
+def accounts(encrypted: Blobs) -> Mapping[bool, New]:
+    """What makes an account and a vault for each world, by whether the vault has purge protection."""
+    return {
+        protected: partial(new_cloud, VaultCloud, blobs=encrypted, has_purge_protection=protected)
+        for protected in (False, True)
+    }
 
 
 def select(places: Mapping[int, str]) -> dict[int, str]:
     return {at: label for at, label in places.items() if any(word in label for word in OWN)}
 
 
-@pytest.mark.parametrize("verb", ["apply", "given up", "destroy"])
+PROTECTED = pytest.param("destroy", True, id="destroy, with purge protection")
+
+
+@pytest.mark.parametrize(
+    ("verb", "protected"), [("apply", False), ("given up", False), ("destroy", False), PROTECTED]
+)
 def test_killed_at_the_vault_and_repeated_it_is_as_if_nothing_had_happened(
-    pool: list[Driver], account: New, verb: str
+    pool: list[Driver], accounts: Mapping[bool, New], verb: str, protected: bool
 ) -> None:
+    account = accounts[protected]
     kills, case = select(traced(pool[0], account, verb).kills()), Case(verb)
 
     wrong = spread(
@@ -69,10 +78,11 @@ def test_killed_at_the_vault_and_repeated_it_is_as_if_nothing_had_happened(
     assert {kills[at]: what for at, what in wrong.items()} == {}
 
 
-@pytest.mark.parametrize("verb", ["apply", "destroy"])
+@pytest.mark.parametrize(("verb", "protected"), [("apply", False), ("destroy", False), PROTECTED])
 def test_a_request_to_the_vault_that_goes_wrong_changes_nothing_in_the_end(
-    pool: list[Driver], account: New, verb: str
+    pool: list[Driver], accounts: Mapping[bool, New], verb: str, protected: bool
 ) -> None:
+    account = accounts[protected]
     strikes, case = select(traced(pool[0], account, verb).strikes()), Case(verb)
     cells = chosen.spaced(list(itertools.product(FAULTS, strikes)))
 
