@@ -119,6 +119,19 @@ def test_gc_deletes_secrets_of_runs_without_a_record(
     assert list(vault.secrets) == ["theirs"]
 
 
+def test_gc_purges_a_secret_whose_deletion_was_interrupted(
+    vault: Vault, capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write(PRINT, **SECRETS)
+    found = said(capsys, "apply", "job.yaml")
+    monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / "nobody"))
+    vault.secrets[f"runspec-{found['run']}-hf-token"].deleted = True
+
+    assert run(["gc", "azure-batch", "--yes"]) == 0
+
+    assert list(vault.secrets) == ["theirs"]
+
+
 def test_another_machine_adopts_the_run_and_deletes_its_secret(
     vault: Vault, capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

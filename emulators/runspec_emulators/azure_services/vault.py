@@ -103,8 +103,8 @@ class Vault(Endpoint):
             raise Refused(403, "Forbidden")
         if query.get("api-version") not in VERSIONS:
             raise Refused(400, "BadParameter")
-        if method == "GET" and kind == "secrets" and name is None:
-            return 200, self._list(query)
+        if method == "GET" and kind and name is None:
+            return 200, self._list(query, deleted=kind == "deletedsecrets")
         if not name:
             raise Refused(404, "SecretNotFound")
         if method == "PUT" and kind == "secrets":
@@ -132,7 +132,8 @@ class Vault(Endpoint):
     def _set(self, name: str, body: bytes) -> dict[str, Any]:
         """https://learn.microsoft.com/rest/api/keyvault/secrets/set-secret/set-secret"""
         given = json.loads(body)
-        if not isinstance(given.get("value"), str) or len(given["value"]) > LONGEST_VALUE:
+        value = given.get("value")
+        if not isinstance(value, str) or len(value.encode()) > LONGEST_VALUE:
             raise Refused(400, "BadParameter")
         known = self.secrets.get(name.lower())
         if known is not None and known.deleted:
@@ -163,14 +164,15 @@ class Vault(Endpoint):
         del self.secrets[name.lower()]
         return 204, None
 
-    def _list(self, query: Mapping[str, str]) -> dict[str, Any]:
+    def _list(self, query: Mapping[str, str], *, deleted: bool) -> dict[str, Any]:
         """https://learn.microsoft.com/rest/api/keyvault/secrets/get-secrets/get-secrets"""
-        there = [one for one in self.secrets.values() if not one.deleted]
-        begin = int(query.get("$skiptoken", 0))
+        there = [one for one in self.secrets.values() if one.deleted == deleted and not one.leaving]
+        begin = int(query.get("$skiptoken", "page+0").removeprefix("page+"))
         end = begin + PAGE
         rows = [{**self._show(one), "id": self._link(one)} for one in there[begin:end]]
         version = f"api-version={query['api-version']}"
-        following = f"{self.url}/secrets?{version}&$skiptoken={end}"
+        kind = "deletedsecrets" if deleted else "secrets"
+        following = f"{self.url}/{kind}?{version}&$skiptoken=page%2B{end}"
         return {"value": rows, "nextLink": following if len(there) > end else None}
 
     def _link(self, one: Secret) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from azure.core import PipelineClient
 from azure.core.credentials import TokenCredential
@@ -24,6 +24,7 @@ from runspec_jobs.provider import CredentialsError, NoAnswer, RemoteError
 Seen = TypeVar("Seen")
 
 VERSION = "7.4"
+RETRIES = 6  # of requests that only read
 HINT = "assign the role Key Vault Secrets Officer on the vault to the login: see runspec policy"
 # Whether a deleted secret may be purged: https://learn.microsoft.com/rest/api/keyvault/secrets/delete-secret/delete-secret#deletionrecoverylevel
 PURGEABLE = "Purgeable"
@@ -36,15 +37,21 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 5.0
 
 
 class KeyVault:
-    """A client that sends each request once, but those of a deletion that goes on."""
+    """A client that repeats requests that read, and those of a deletion that goes on; all others are sent once."""
 
     def __init__(self, options: Any, login: TokenCredential, clock: Clock = CLOCK) -> None:
         cloud = clouds.of(options)
         self.url, self.clock = str(options.vault).rstrip("/"), clock
-        bearer = BearerTokenCredentialPolicy(login, f"{cloud.vault_audience}/.default")
-        opened = transport.opened(connection_timeout=10, read_timeout=60)
-        policies = [TokenHosts(options), bearer]
-        self._client: Any = PipelineClient(self.url, policies=policies, transport=opened)
+
+        def open_client(*first: Any) -> Any:
+            bearer = BearerTokenCredentialPolicy(login, f"{cloud.vault_audience}/.default")
+            opened = transport.opened(connection_timeout=10, read_timeout=60)
+            policies = [*first, TokenHosts(options), bearer]
+            return PipelineClient(self.url, policies=policies, transport=opened)
+
+        self._writer = open_client()
+        retries = transport.BoundedRetries(retry_total=RETRIES, retry_backoff_factor=0.2)
+        self._reader = open_client(retries)
 
     def set(self, name: str, body: Mapping[str, Any]) -> None:
         """Store a secret, or a new version of it. The answer has its value, and is not read."""
@@ -68,23 +75,28 @@ class KeyVault:
             self._await(lambda: self._purge(name), name)
 
     def list(self) -> Iterator[tuple[str, Mapping[str, str]]]:
-        """Yield the names and tags of all secrets, of all pages.
+        """Yield the names and tags of all secrets, and of deleted ones that can be purged.
 
         https://learn.microsoft.com/rest/api/keyvault/secrets/get-secrets/get-secrets
+        https://learn.microsoft.com/rest/api/keyvault/secrets/get-deleted-secrets/get-deleted-secrets
         """
-        query: dict[str, str] = {}
-        while True:
-            response = self._send("GET", "/secrets", query=query)
+        for kind in ("secrets", "deletedsecrets"):
             try:
-                answer = response.json()
-                for row in answer["value"]:
-                    yield row["id"].rpartition("/secrets/")[2].split("/")[0], row.get("tags") or {}
+                for row in self._list_rows(kind):
+                    if kind == "secrets" or PURGEABLE in row["attributes"]["recoveryLevel"]:
+                        name = row["id"].rpartition("/secrets/")[2].split("/")[0]
+                        yield name, row.get("tags") or {}
             except (ValueError, LookupError, TypeError, AttributeError) as exc:
                 raise NoAnswer(f"list the secrets of {self.url}: the reply was cut off") from exc
-            query = dict(parse_qsl(urlsplit(str(answer.get("nextLink") or "")).query))
-            query.pop("api-version", None)
-            if not query:
-                return
+
+    def _list_rows(self, kind: str) -> Iterator[Any]:
+        path: str | None = f"/{kind}?api-version={VERSION}"
+        while path:
+            answer = self._request("GET", path).json()
+            yield from answer["value"]
+            # As it is written, because a decoded mark of a page is another one.
+            query = urlsplit(answer.get("nextLink") or "").query
+            path = f"/{kind}?{query}" if query else None
 
     def _read_deleted(self, name: str) -> str | None:
         """Return the recovery level of a secret whose deletion is over, or None."""
@@ -128,14 +140,15 @@ class KeyVault:
             pause_s = min(LONGEST_PAUSE_S, pause_s * 1.5)
         return seen
 
-    def _send(
-        self, method: str, path: str, body: Any = None, query: Mapping[str, str] | None = None
-    ) -> Any:
-        params = {"api-version": VERSION, **(query or {})}
-        request = HttpRequest(method, self.url + path, params=params, json=body)
-        with translated(f"{method} {self.url}{path}", Hints(LOGIN, HINT)):
-            response = self._client.send_request(request)
-            if response.status_code >= 400:
+    def _send(self, method: str, path: str, body: Any = None) -> Any:
+        return self._request(method, f"{path}?api-version={VERSION}", body)
+
+    def _request(self, method: str, path: str, body: Any = None) -> Any:
+        request = HttpRequest(method, self.url + path, json=body)
+        client = self._reader if method == "GET" else self._writer
+        with translated(f"{method} {self.url}{path.partition('?')[0]}", Hints(LOGIN, HINT)):
+            response = client.send_request(request)
+            if response.status_code >= 300:  # a redirect is that of a proxy: nothing was done
                 raise HttpResponseError(response=response)
         return response
 

@@ -42,8 +42,11 @@ def test_a_deleted_secret_is_purged_when_its_deletion_is_over(vault: Vault) -> N
 
     assert (status, shown["attributes"]["recoveryLevel"]) == (200, "Recoverable+Purgeable")
     assert ask(vault, "GET", "/secrets/a")[0] == 404
+    assert ask(vault, "GET", "/deletedsecrets")[1]["value"] == []
     assert ask(vault, "GET", "/deletedsecrets/a")[0] == 404
     assert ask(vault, "GET", "/deletedsecrets/a")[0] == 200
+    (row,) = ask(vault, "GET", "/deletedsecrets")[1]["value"]
+    assert (row["tags"], row["recoveryId"]) == ({"k": "v"}, f"{vault.url}/deletedsecrets/a")
     assert ask(vault, "PUT", "/secrets/a", {"value": "y"})[0] == 409
     assert ask(vault, "DELETE", "/deletedsecrets/a") == (204, None)
     assert ask(vault, "PUT", "/secrets/a", {"value": "y"})[0] == 200
@@ -70,6 +73,6 @@ def test_secrets_are_listed_in_pages_without_values(vault: Vault) -> None:
     assert "x" not in [row.get("value") for row in first["value"]]
 
 
-@pytest.mark.parametrize("body", [{}, NONE, {"value": "x" * 30_000}])
+@pytest.mark.parametrize("body", [{}, NONE, {"value": "x" * 30_000}, {"value": "ü" * 13_000}])
 def test_a_value_is_a_text_of_at_most_25_kib(vault: Vault, body: dict[str, Any]) -> None:
     assert ask(vault, "PUT", "/secrets/a", body)[0] == 400

@@ -180,3 +180,38 @@ def test_a_refusal_has_no_value_of_a_secret(status: int, error: type[Exception])
 def test_the_answer_with_the_value_is_not_read() -> None:
     with Answers(put_secrets=[(200, b'{"value": "s3')]) as server:
         server.vault().set("a", {"value": VALUE})
+
+
+def test_pages_are_asked_for_as_the_vault_says_and_deleted_secrets_that_can_be_purged_are_listed() -> (
+    None
+):
+    def row(name: str, kind: str = "secrets", level: str = "Recoverable+Purgeable") -> Any:
+        found = {"id": f"https://v/secrets/{name}", "attributes": {"recoveryLevel": level}}
+        return found | ({"recoveryId": f"https://v/{kind}/{name}"} if kind != "secrets" else {})
+
+    link = "https://v/secrets?api-version=7.4&$skiptoken=a%2Bb%3D&maxresults=1"
+    deleted = [row("c", "deletedsecrets"), row("d", "deletedsecrets", "CustomizedRecoverable")]
+    with Answers(
+        get_secrets=[
+            (200, {"value": [row("a")], "nextLink": link}),
+            (200, {"value": [row("b", level="Recoverable")], "nextLink": None}),
+        ],
+        get_deleted=[(200, {"value": deleted})],
+    ) as server:
+        found = [name for name, _ in server.vault().list()]
+
+        assert found == ["a", "b", "c"]
+        assert server.asked[1].target.endswith(f"/secrets?{link.partition('?')[2]}")
+
+
+def test_a_list_that_the_vault_is_too_busy_for_is_asked_for_again() -> None:
+    empty: tuple[int, Any] = (200, {"value": []})
+    with Answers(get_secrets=[refuse(503), refuse(429), empty], get_deleted=[empty]) as server:
+        assert list(server.vault().list()) == []
+
+        assert len(server.asked) == 4
+
+
+def test_a_redirect_has_stored_nothing() -> None:
+    with Answers(put_secrets=[(302, b"")]) as server, pytest.raises(RemoteError):
+        server.vault().set("a", {"value": VALUE})
