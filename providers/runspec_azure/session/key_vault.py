@@ -15,7 +15,7 @@ from azure.core.exceptions import HttpResponseError
 from azure.core.pipeline.policies import BearerTokenCredentialPolicy
 from azure.core.rest import HttpRequest
 
-from runspec_azure.errors import LOGIN, Hints, status_of, translated
+from runspec_azure.errors import Hints, status_of, translated
 from runspec_azure.session import clouds, transport
 from runspec_azure.session.transport import TokenHosts
 from runspec_azure.timing import CLOCK, Clock
@@ -25,7 +25,15 @@ Seen = TypeVar("Seen")
 
 VERSION = "7.4"
 RETRIES = 6  # of requests that only read
-HINT = "assign the role Key Vault Secrets Officer on the vault to the login: see runspec policy"
+# https://learn.microsoft.com/azure/key-vault/general/rest-error-codes
+HINTS = Hints(
+    "log in to the tenant of the vault (az login --tenant TENANT); then repeat the command, which continues",
+    "assign the role Key Vault Secrets Officer on the vault to the login, or an access policy with Get, List, Set, "
+    "Delete and Purge; a firewall of the vault must permit this machine",
+)
+# https://learn.microsoft.com/azure/key-vault/secrets/about-secrets
+MOST_BYTES = 25_000
+TOO_LONG = "a key vault keeps at most 25 KB of a value"
 # Whether a deleted secret may be purged: https://learn.microsoft.com/rest/api/keyvault/secrets/delete-secret/delete-secret#deletionrecoverylevel
 PURGEABLE = "Purgeable"
 # A deletion goes on for some seconds after its answer, and until then the secret can be neither seen nor purged:
@@ -55,7 +63,14 @@ class KeyVault:
 
     def set(self, name: str, body: Mapping[str, Any]) -> None:
         """Store a secret, or a new version of it. The answer has its value, and is not read."""
-        self._send("PUT", f"/secrets/{name}", dict(body))
+        if any("\ud800" <= letter <= "\udfff" for letter in body["value"]):
+            raise RemoteError(f"the secret {name} is not UTF-8, which a key vault cannot keep")
+        try:
+            self._send("PUT", f"/secrets/{name}", dict(body))
+        except RemoteError as exc:
+            if status_of(exc) != 400 or len(body["value"].encode()) <= MOST_BYTES:
+                raise
+            raise RemoteError(exc.message, TOO_LONG) from exc.__cause__
 
     def delete(self, name: str) -> None:
         """Delete a secret, and purge it where the vault permits that: until then it could be recovered and read."""
@@ -146,7 +161,7 @@ class KeyVault:
     def _request(self, method: str, path: str, body: Any = None) -> Any:
         request = HttpRequest(method, self.url + path, json=body)
         client = self._reader if method == "GET" else self._writer
-        with translated(f"{method} {self.url}{path.partition('?')[0]}", Hints(LOGIN, HINT)):
+        with translated(f"{method} {self.url}{path.partition('?')[0]}", HINTS):
             response = client.send_request(request)
             if response.status_code >= 300:  # a redirect is that of a proxy: nothing was done
                 raise HttpResponseError(response=response)

@@ -215,3 +215,31 @@ def test_a_list_that_the_vault_is_too_busy_for_is_asked_for_again() -> None:
 def test_a_redirect_has_stored_nothing() -> None:
     with Answers(put_secrets=[(302, b"")]) as server, pytest.raises(RemoteError):
         server.vault().set("a", {"value": VALUE})
+
+
+@pytest.mark.parametrize(("count", "has_hint"), [(1, False), (20_000, True)])
+def test_a_value_that_is_too_long_for_the_vault_has_a_hint(count: int, has_hint: bool) -> None:
+    with Answers(put_secrets=[refuse(400)]) as server, pytest.raises(RemoteError) as caught:
+        server.vault().set("a", {"value": "ü" * count})
+
+    assert (caught.value.hint == "a key vault keeps at most 25 KB of a value") == has_hint
+
+
+def test_a_value_that_is_not_text_is_not_sent() -> None:
+    value = b"s3cret \xff".decode(errors="surrogateescape")
+    with (
+        Answers(put_secrets=[(200, LEVEL)]) as server,
+        pytest.raises(RemoteError, match="not UTF-8") as caught,
+    ):
+        server.vault().set("a", {"value": value})
+
+    assert server.asked == []
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+
+
+@pytest.mark.parametrize(("status", "words"), [(401, "az login --tenant"), (403, "firewall")])
+def test_a_refusal_says_what_a_vault_may_lack(status: int, words: str) -> None:
+    with Answers(get_secrets=[refuse(status)]) as server, pytest.raises(CredentialsError) as caught:
+        list(server.vault().list())
+
+    assert words in (caught.value.hint or "")
