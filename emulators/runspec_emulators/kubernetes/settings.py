@@ -51,7 +51,7 @@ class Settings(EmulatorSettings):
     schedule_s: float = 0.0
     retry_s: float = 0.05
     """The first back-off of a failed pod: 10 s at the service; each further one is twice as long."""
-    retry_most_s: float = 360.0  # "capped at six minutes"
+    retry_most_s: float = 600.0  # MaxJobPodFailureBackOff in pkg/controller/job/job_controller.go
     unreachable_s: float = 0.2
     """How long a pod stays on a node that is lost, where it tolerates it for 300 s; shorter ones scale likewise."""
     shutdown_s: float = 30.0

@@ -39,6 +39,11 @@ def read_time(text: str) -> datetime.datetime:
     return datetime.datetime.fromisoformat(text)
 
 
+def age_s(text: str) -> float:
+    """Return how many seconds ago a time was."""
+    return (datetime.datetime.now(datetime.UTC) - read_time(text)).total_seconds()
+
+
 class Change(NamedTuple):
     """A change of an object; *before* is what it was."""
 

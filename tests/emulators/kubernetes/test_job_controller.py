@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from runspec_emulators.kubernetes.world import Object
 from tests.emulators.kubernetes.bench import JOBS_PATH, PODS_PATH, Bench, indexed, job
 
+FAILURES = "batch.kubernetes.io/job-index-failure-count"
 RULES = {
     "disruption": {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
     "index": {"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [9]}},
@@ -251,3 +253,46 @@ def test_a_plain_job_makes_its_pods_one_after_the_other(bench: Bench) -> None:
     kept = status(bench)
     assert (kept["succeeded"], kept["failed"]) == (2, 1)
     assert conditions(bench)[-1] == ("Complete", "True", "CompletionsReached")
+
+
+def suspend(bench: Bench, value: bool) -> None:
+    patch = {"spec": {"suspend": value}}
+    bench.call("PATCH", f"{JOBS_PATH}/j", patch, "application/merge-patch+json")
+    bench.step()
+
+
+def test_after_a_suspension_an_index_counts_its_failures_anew(bench: Bench) -> None:
+    bench.make(JOBS_PATH, indexed(completions=1, backoffLimitPerIndex=3))
+    bench.step()
+    bench.end(by_index(bench)["0"], 1)
+    second = by_index(bench)["0"]
+    suspend(bench, True)
+    bench.end(second, 143)
+    assert "startTime" not in status(bench)
+
+    suspend(bench, False)
+
+    (third,) = (p for p in by_index(bench).values() if p is not second)
+    assert second["metadata"]["annotations"][FAILURES] == "1"
+    assert third["metadata"]["annotations"][FAILURES] == "0"
+
+
+def test_an_index_keeps_its_place_while_it_waits_to_be_tried_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, retry_s=60.0)
+    bench.make(JOBS_PATH, indexed(completions=3, parallelism=1, backoffLimitPerIndex=3))
+    bench.step()
+    bench.end(by_index(bench)["0"], 1)
+
+    assert by_index(bench) == {}
+    bench.close()
+
+
+def test_a_pod_that_succeeds_while_its_job_fails_completes_no_index(bench: Bench) -> None:
+    bench.make(JOBS_PATH, indexed(completions=2, backoffLimitPerIndex=0, maxFailedIndexes=0))
+    bench.step()
+    bench.end(by_index(bench)["0"], 1)
+    bench.end(by_index(bench)["1"], 0)
+
+    kept = status(bench)
+    assert conditions(bench)[-1] == ("Failed", "True", "MaxFailedIndexesExceeded")
+    assert (kept["failedIndexes"], kept.get("completedIndexes"), kept["failed"]) == ("0", None, 2)

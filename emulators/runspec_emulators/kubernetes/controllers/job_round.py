@@ -1,11 +1,12 @@
 """One look at a job and its pods: what has ended is counted, and what is missing is made.
 
-https://kubernetes.io/docs/concepts/workloads/controllers/job/
+https://kubernetes.io/docs/concepts/workloads/controllers/job/,
+https://github.com/kubernetes/kubernetes/blob/master/pkg/controller/job/job_controller.go (syncJob, manageJob)
 """
 
 from __future__ import annotations
 
-import datetime
+import itertools
 import time
 from dataclasses import dataclass, field
 
@@ -17,12 +18,12 @@ from runspec_emulators.kubernetes.resources import JOBS, PODS
 from runspec_emulators.kubernetes.world import (
     Object,
     World,
+    age_s,
     condition,
     has_ended,
     is_terminating,
     now,
     phase,
-    read_time,
     set_condition,
 )
 
@@ -63,11 +64,6 @@ class Tracked:
 
 def is_finished(job: Object) -> bool:
     return bool(condition(job, "Complete") or condition(job, "Failed"))
-
-
-def age_s(text: str) -> float:
-    """Return how many seconds ago a time was."""
-    return (datetime.datetime.now(datetime.UTC) - read_time(text)).total_seconds()
 
 
 class Round:
@@ -201,14 +197,18 @@ class Round:
         return False
 
     def _wind_up(self) -> None:
-        """End all pods; when they have ended, the job has."""
+        """End all pods; when they have ended, the job has. How they end counts for nothing: see canRemoveFinalizer."""
         for pod in self._active():
             job_pods.remove(self._world, self._job, pod, counted=True)
         self._reload()
+        for pod in self._pods:
+            if TRACKING in (pod["metadata"].get("finalizers") or ()):
+                ignored = failure_policy.judge(self._job, pod).action == "Ignore"
+                if self._has("FailureTarget") and not ignored:
+                    self._status["failed"] = self._status.get("failed", 0) + 1
+                deletion.drop_finalizer(self._world, PODS, pod, TRACKING)
+        self._reload()
         if any(not has_ended(p) for p in self._pods):
-            return
-        if any(TRACKING in (p["metadata"].get("finalizers") or ()) for p in self._pods):
-            self._world.wake_in(0)
             return
         goal = self._goal or ""
         source = self._has("FailureTarget") or self._has("SuccessCriteriaMet") or {}
@@ -222,10 +222,22 @@ class Round:
 
     def _suspend(self) -> None:
         for pod in self._active():
-            job_pods.remove(self._world, self._job, pod, counted=False)
+            self._give_up(pod)
         if set_condition(self._status, "Suspended", "True", "JobSuspended", "Job suspended"):
+            # https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job, since 1.35
+            self._status.pop("startTime", None)
             self._say("Normal", "Suspended", "Job suspended")
         self._reload()
+
+    def _give_up(self, pod: Object) -> None:
+        """Delete a pod that does not count: the next of its index has no pod whose counts it could go on from.
+
+        https://github.com/kubernetes/kubernetes/blob/master/pkg/controller/job/indexed_job_utils.go
+        (getNewIndexFailureCounts)
+        """
+        if self._per_index:
+            self._tracked.by_index.pop(indexes.of_pod(pod), None)
+        job_pods.remove(self._world, self._job, pod, counted=False)
 
     def _resume(self) -> None:
         if self._has("Suspended"):
@@ -258,7 +270,7 @@ class Round:
         else:
             wanted = min(wanted, completions - self._status.get("succeeded", 0))
         for pod in active[wanted:] if len(active) > wanted else ():
-            job_pods.remove(self._world, self._job, pod, counted=False)
+            self._give_up(pod)
         if len(active) + ending < wanted:
             self._create(wanted - len(active) - ending)
         self._reload()
@@ -281,22 +293,20 @@ class Round:
         self._tracked.refused = 0
 
     def _next(self, number: int) -> list[int | None]:
-        """Return the indexes of the next pods: the lowest first, none before its back-off is over."""
-        if not self._per_index:
-            left = self._tracked.of(None).ready_at - time.monotonic()
-            if left > 0:
-                self._world.wake_in(left)
-                return []
+        """Return the indexes of the next pods: the lowest, without those whose back-off is not over.
+
+        An index that waits keeps its place: getPodCreationInfoForIndependentIndexes looks at no further ones.
+        """
+        if not self._per_index and (left := self._tracked.of(None).ready_at - time.monotonic()) > 0:
+            self._world.wake_in(left)
+            return []
         if not self._indexed:
             return [None] * number
         held = self._active() + (self._ending() if self._only_failed else [])
         taken = {indexes.of_pod(p) for p in held} | self._done | self._lost
+        missing = (index for index in range(self._spec["completions"]) if index not in taken)
         free: list[int | None] = []
-        for index in range(self._spec["completions"]):
-            if len(free) == number:
-                break
-            if index in taken:
-                continue
+        for index in itertools.islice(missing, number):
             left = self._tracked.of(index).ready_at - time.monotonic() if self._per_index else 0
             if left > 0:
                 self._world.wake_in(left)

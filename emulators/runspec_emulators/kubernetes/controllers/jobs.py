@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from runspec_emulators.kubernetes.api import deletion
 from runspec_emulators.kubernetes.api.defaults import TRACKING
-from runspec_emulators.kubernetes.controllers.job_round import Round, Tracked, age_s, is_finished
+from runspec_emulators.kubernetes.controllers.job_round import Round, Tracked, is_finished
 from runspec_emulators.kubernetes.resources import JOBS, PODS
 from runspec_emulators.kubernetes.world import (
     Object,
     World,
+    age_s,
     condition,
     copied,
     has_ended,
