@@ -34,6 +34,11 @@ class Pod(NamedTuple):
         return self.phase in ("Succeeded", "Failed")
 
     @property
+    def held(self) -> bool:
+        """Whether the container of the job has ended, and others keep the pod alive."""
+        return bool(self.terminated and reasons.others(self.body)) and not self.over
+
+    @property
     def disrupted(self) -> bool:
         """Whether the pod was evicted, preempted, or its node was lost.
 

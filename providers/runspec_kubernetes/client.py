@@ -46,7 +46,7 @@ from runspec_kubernetes.session import MERGE, Session
 from runspec_kubernetes.status import Runs, is_cancelled, state_of
 from runspec_kubernetes.store import ObjectStore, RunStore
 from runspec_kubernetes.store_layout import agent_sha256
-from runspec_kubernetes.task_stop import Stops
+from runspec_kubernetes.task_stop import Stops, end_held
 from runspec_kubernetes.timing import Clock, Timing
 
 STATE = "state.json"  # the state of a run in the store, with which other machines adopt it
@@ -220,6 +220,9 @@ class KubernetesClient:
             action=f"cancel {known['name']}",
         )
 
+    def reconcile(self, run: str) -> Sequence[str]:
+        return end_held(self.runs, run)
+
     def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
         return OrphanFinder(self.session, self.store).find_orphans(runs, made)
 
@@ -280,7 +283,7 @@ class StoreClient(KubernetesClient):
         return self.stops.release(run, away)
 
     def reconcile(self, run: str) -> Sequence[str]:
-        return self.stops.reconcile(run)
+        return [*super().reconcile(run), *self.stops.reconcile(run)]
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         return stores.outputs(self._files, run)

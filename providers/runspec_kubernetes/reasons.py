@@ -40,6 +40,23 @@ def container_state(body: Object) -> Object:
     return status.get("state") or {}
 
 
+def others(body: Object) -> list[str]:
+    """Return the names of other containers that have not ended, such as those that an admission webhook has added.
+
+    Sidecars that are containers of initialization are not among them: the node ends these.
+    https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#sidecar-containers-and-pod-lifecycle
+    """
+    statuses = body.get("status", {}).get("containerStatuses") or ()
+    alive = [status for status in statuses if "terminated" not in (status.get("state") or {})]
+    return [status["name"] for status in alive if status["name"] != CONTAINER]
+
+
+def held(body: Object) -> str:
+    """Return why a pod whose job has ended is alive."""
+    code = container_state(body)["terminated"].get("exitCode")
+    return f"the job has ended with exit code {code}, but not its pod, in which {', '.join(others(body))} runs"
+
+
 def disruption(body: Object) -> str:
     """Return why a pod was ended that has not failed by itself."""
     entry = condition(body, "DisruptionTarget")
@@ -62,6 +79,8 @@ def pod_failure(body: Object) -> str:
         "UnexpectedAdmissionError",
     ):
         return f"{status['reason']}: {status.get('message', '')}".rstrip(": ")
+    if ended.get("exitCode") == 0:
+        return "the job has ended with exit code 0, but not another container of its pod"
     if ended.get("reason") in ("ContainerCannotRun", "StartError"):
         return f"its image cannot start the agent: {ended.get('message', '')}".rstrip(": ")
     return ""

@@ -106,7 +106,7 @@ class Runs:
             if end is not None:
                 return elastic_status(end, nodes)
         if not state.terminal:
-            why = self._why(run, job, pods) if state is State.WAITING else ""
+            why = self._why(run, job, pods) if state is State.WAITING else _held(pods)
             return Status(state, why, None, nodes)
         return tell_halted(_ended(job, state, nodes), record.get("max_failed"))
 
@@ -163,7 +163,7 @@ class Runs:
         if count > SHOWN and not state.terminal:
             return ()
         ends, per_task = self.ends(run, record), int(record["nodes"])
-        over = [pod for of in pods.values() for pod in of if pod.over]
+        over = [pod for of in pods.values() for pod in of if pod.over or pod.held]
         ends.look([(*divmod(pod.place, per_task), pod.attempt) for pod in over])
         if state.terminal:  # also attempts whose pods are gone
             ends.look([(*divmod(index, per_task), 1) for index in range(count)])
@@ -208,7 +208,8 @@ class Runs:
         attempt = max(1, last.attempt if last else len(over))
         if not is_over and last is not None and not last.over:
             if last.phase == "Running":
-                return NodeStatus(task, rank, attempt, State.RUNNING, "", None, over, last.began_s)
+                why = reasons.held(last.body) if last.held else ""
+                return NodeStatus(task, rank, attempt, State.RUNNING, why, None, over, last.began_s)
             return NodeStatus(
                 task, rank, attempt, State.WAITING, reasons.waiting(last.body), None, over
             )
@@ -267,6 +268,12 @@ class Runs:
             events = []
         failed = [event for event in events if event.get("reason") == "FailedCreate"]
         return str(failed[-1].get("message", "")) if failed else ""
+
+
+def _held(pods: Mapping[int, list[Pod]]) -> str:
+    """Return what keeps pods of a Job alive, if it is nothing that the job does."""
+    alive = [pod for of in pods.values() for pod in of if pod.phase == "Running"]
+    return reasons.held(alive[0].body) if alive and all(pod.held for pod in alive) else ""
 
 
 def _attempts(pods: Sequence[Pod], seat: Seat, ends: NodeEnds) -> tuple[Attempt, ...]:

@@ -1,16 +1,18 @@
 """Stop tasks of a sweep and release nodes of elastic jobs, by requests in the store that their agents read.
 
-A pod that waits for a machine is deleted. Its Job makes it again, as often as the spec has attempts, and the agent of
-one that starts all the same leaves at once.
+A pod that waits for a machine is deleted, which is a failure of its index: "PodGC will also mark them as failed". Its
+Job makes it again, as often as the spec has attempts, and the agent of one that starts all the same leaves at once.
+
+https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-garbage-collection
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from runspec_jobs.provider import Conflict, Released, Seat, State
-from runspec_kubernetes import lookup, store as stores
+from runspec_kubernetes import lookup, reasons, store as stores
 from runspec_kubernetes.attempts import Pod
 from runspec_kubernetes.errors import Refused
 from runspec_kubernetes.naming import ending
@@ -102,15 +104,29 @@ class Stops:
 
     def _end_waiting(self, run: str, concerns: Callable[[Seat], bool], per_task: int) -> None:
         pods = [of[-1] for of in self.runs.pods(run, anew=True).values()]
-        for pod in pods:
-            if concerns(divmod(pod.place, per_task)) and _waits(pod):
-                body = {"preconditions": {"uid": pod.body["metadata"]["uid"]}}
-                path, what = self.runs.path("pods", pod.name), f"delete the pod {pod.name}"
-                try:
-                    self.runs.session.send("DELETE", path, body=body, action=what)
-                except (Conflict, Refused) as exc:  # it was replaced, or is gone
-                    if isinstance(exc, Refused) and exc.code != 404:
-                        raise
+        _delete(self.runs, [p for p in pods if concerns(divmod(p.place, per_task)) and _waits(p)])
+
+
+def end_held(runs: Runs, run: str) -> Sequence[str]:
+    """Delete pods whose job has ended, and that other containers keep alive until SIGTERM ends these, too.
+
+    Until then the Job neither counts an index nor starts another pod in its place.
+    """
+    pods = [pod for of in runs.pods(run).values() for pod in of]
+    held = [pod for pod in pods if pod.held and not lookup.is_leaving(pod.body)]
+    _delete(runs, held)
+    return [f"deleted the pod {pod.name}: {reasons.held(pod.body)}" for pod in held]
+
+
+def _delete(runs: Runs, pods: Iterable[Pod]) -> None:
+    for pod in pods:
+        body = {"preconditions": {"uid": pod.body["metadata"]["uid"]}}
+        path, what = runs.path("pods", pod.name), f"delete the pod {pod.name}"
+        try:
+            runs.session.send("DELETE", path, body=body, action=what)
+        except (Conflict, Refused) as exc:  # it was replaced, or is gone
+            if isinstance(exc, Refused) and exc.code != 404:
+                raise
 
 
 def _waits(pod: Pod) -> bool:

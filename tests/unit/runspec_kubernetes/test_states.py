@@ -89,3 +89,36 @@ def test_an_agent_with_other_content_is_not_taken() -> None:
 
     with pytest.raises(Conflict, match="another content"):
         fakes.client.find(agent)
+
+
+def test_a_pod_that_only_a_sidecar_keeps_alive_says_so() -> None:
+    fakes = Fakes()
+    fakes.add_job(1)
+    pod = fakes.add_pod(0, "Running")
+    ended = {"name": "job", "state": {"terminated": {"exitCode": 3}}}
+    beside = {"name": "istio-proxy", "state": {"running": {}}}
+    pod["status"]["containerStatuses"] = [beside, ended]
+    why = "the job has ended with exit code 3, but not its pod, in which istio-proxy runs"
+
+    status = fakes.client.state(RUN)
+    lines = fakes.client.reconcile(RUN)
+
+    assert (status.state, status.reason, status.nodes[0].reason) == (State.RUNNING, why, why)
+    assert lines == [f"deleted the pod {RUN}-0-1: {why}"]
+    assert [sent[0] for sent in fakes.cluster.sent] == ["DELETE"]
+
+
+def test_a_sidecar_that_fails_after_the_job_is_named() -> None:
+    fakes = Fakes(ends=False)
+    job = fakes.add_job(1)
+    job["status"] = {"failedIndexes": "0", "conditions": [{"type": "Failed", "status": "True"}]}
+    pod = fakes.add_pod(0, "Failed")
+    pod["status"]["containerStatuses"] = [
+        {"name": "job", "state": {"terminated": {"exitCode": 0}}},
+        {"name": "proxy", "state": {"terminated": {"exitCode": 1}}},
+    ]
+
+    status = fakes.client.state(RUN)
+
+    assert (status.state, status.exit_code) == (State.FAILED, 0)
+    assert status.reason == "the job has ended with exit code 0, but not another container of its pod"

@@ -96,7 +96,7 @@ def test_an_elastic_job_that_is_over_does_not_wait_for_machines() -> None:
     job["status"] = {"completedIndexes": "0-1"}
     fakes.add_pod(2, "Pending")
 
-    assert fakes.client.reconcile(RUN) == ()
+    assert fakes.client.reconcile(RUN) == []
     fakes.store[f"runs/{RUN}/elastic/0/state"] = json.dumps(STATE).encode()
     lines = fakes.client.reconcile(RUN)
 

@@ -1,0 +1,76 @@
+"""What others of a cluster do to the Job of a run, such as a mesh that adds sidecars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runspec_emulators.aws.region import Objects
+from runspec_emulators.kubernetes.controllers import job_pods
+from runspec_emulators.kubernetes.emulator import Kubernetes
+from runspec_emulators.kubernetes.world import copied
+from runspec_jobs.cli.app import run
+from tests.support.kubernetes.emulated_cluster import (
+    Capture,
+    objects as objects,  # a fixture
+    prepared,
+    said,
+    write,
+)
+
+pytestmark = pytest.mark.slow
+SIDECAR = {
+    "name": "istio-proxy",
+    "image": "istio",
+    "command": ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"],
+}
+
+
+@pytest.fixture
+def cluster(
+    objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Kubernetes]:
+    yield from prepared(tmp_path, monkeypatch, objects)
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubernetes]:
+    """A cluster without a store."""
+    yield from prepared(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def mesh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each pod get a sidecar, as from an admission webhook."""
+
+    def with_sidecar(template: Any) -> Any:
+        made = copied(template)
+        made["spec"]["containers"].append(SIDECAR)
+        return made
+
+    monkeypatch.setattr(job_pods, "copied", with_sidecar)
+
+
+@pytest.mark.usefixtures("bare", "mesh")
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_sidecar_does_not_keep_a_run_alive(capsys: Capture, code: int) -> None:
+    write(f"exit {code}")
+
+    found = said(capsys, "apply", "job.yaml")
+
+    assert found["state"] == ("failed" if code else "succeeded")
+    status = said(capsys, "status", found["run"])
+    assert status["exit_code"] == code
+
+
+@pytest.mark.usefixtures("cluster", "mesh")
+def test_tasks_after_one_with_a_sidecar_are_run(capsys: Capture) -> None:
+    """Its pod takes the only place of `max_parallel` until it has ended."""
+    write("true", sweep={"lr": [1, 2]}, max_parallel=1)
+
+    assert run(["apply", "job.yaml"]) == 0
+
+    assert "which istio-proxy runs" in capsys.readouterr().err
