@@ -71,15 +71,17 @@ def delete(options: KubernetesOptions, kind: str, name: str, run: str | None = N
 def ending(job: Mapping[str, Any], why: str) -> dict[str, Any]:
     """Return the patch that marks a Job with *why*, and ends its pods with their grace; it never goes on.
 
-    Kueue starts a suspended Job again that it has admitted, so that a deadline ends one with a queue.
+    Kueue starts a suspended Job that it has admitted, so that a deadline ends one with a queue: a Job that has failed
+    is finished for Kueue. One that waits begins when Kueue admits it, but has no pods until the deadline.
 
     https://github.com/kubernetes-sigs/kueue/blob/main/pkg/controller/jobframework/reconciler.go ("Job admitted,
-    unsuspending"), https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job
+    unsuspending", "handle job is finished"),
+    https://kubernetes.io/docs/concepts/workloads/controllers/job/#controlling-parallelism
     """
     queued = QUEUE_LABEL in (job["metadata"].get("labels") or {})
     return {
         "metadata": {"annotations": {CANCELLED: why}},
-        "spec": {"activeDeadlineSeconds": 1} if queued else {"suspend": True},
+        "spec": {"activeDeadlineSeconds": 1, "parallelism": 0} if queued else {"suspend": True},
     }
 
 

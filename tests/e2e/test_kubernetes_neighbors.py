@@ -1,4 +1,4 @@
-"""What others of a cluster do to the Job of a run, such as a mesh that adds sidecars."""
+"""What others of a cluster do to the Job of a run: sidecars that a mesh adds, and Kueue."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ import pytest
 
 from runspec_emulators.aws.region import Objects
 from runspec_emulators.kubernetes.controllers import job_pods
+from runspec_emulators.kubernetes.controllers.job_round import is_finished
 from runspec_emulators.kubernetes.emulator import Kubernetes
+from runspec_emulators.kubernetes.resources import EVENTS, JOBS, LOCAL_QUEUES
 from runspec_emulators.kubernetes.world import copied
 from runspec_jobs.cli.app import run
+from tests.support.azure.emulated_account import wait
 from tests.support.kubernetes.emulated_cluster import (
     Capture,
+    listed,
     objects as objects,  # a fixture
     prepared,
     said,
@@ -74,3 +78,31 @@ def test_tasks_after_one_with_a_sidecar_are_run(capsys: Capture) -> None:
     assert run(["apply", "job.yaml"]) == 0
 
     assert "which istio-proxy runs" in capsys.readouterr().err
+
+
+@pytest.fixture
+def queued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubernetes]:
+    """A cluster with Kueue, whose queue has no room."""
+    given = {"kueue": True, "kueue_waits": "insufficient quota for cpu"}
+    for found in prepared(tmp_path, monkeypatch, options={"queue": "team"}, **given):
+        with found.world.lock:
+            metadata = {"name": "team", "namespace": "default"}
+            found.world.put(LOCAL_QUEUES, {"metadata": metadata, "spec": {}, "status": {}})
+        yield found
+
+
+def test_a_canceled_run_never_begins_when_its_queue_has_room(
+    queued: Kubernetes, capsys: Capture
+) -> None:
+    write("echo begun")
+    found = said(capsys, "apply", "job.yaml", "--detach")["run"]
+    waits = wait(lambda: said(capsys, "status", found)["reason"], "it waits")
+
+    assert run(["cancel", found]) == 0
+    queued.control("PUT", "settings", {"kueue_waits": ""})
+    wait(lambda: is_finished(listed(queued, JOBS)[0]), "the Job has ended")
+
+    assert "insufficient quota" in waits
+    assert said(capsys, "status", found)["state"] == "cancelled"
+    events = listed(queued, EVENTS)
+    assert [e["message"] for e in events if e["reason"] == "SuccessfulCreate"] == []

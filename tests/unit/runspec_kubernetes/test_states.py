@@ -121,4 +121,6 @@ def test_a_sidecar_that_fails_after_the_job_is_named() -> None:
     status = fakes.client.state(RUN)
 
     assert (status.state, status.exit_code) == (State.FAILED, 0)
-    assert status.reason == "the job has ended with exit code 0, but not another container of its pod"
+    assert (
+        status.reason == "the job has ended with exit code 0, but not another container of its pod"
+    )

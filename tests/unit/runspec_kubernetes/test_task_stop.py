@@ -121,7 +121,10 @@ def test_reconcile_ends_pods_that_wait_although_max_failed_tasks_have_failed(pha
 
 @pytest.mark.parametrize(
     "labels,spec",
-    [({}, {"suspend": True}), ({QUEUE_LABEL: "team-a"}, {"activeDeadlineSeconds": 1})],
+    [
+        ({}, {"suspend": True}),
+        ({QUEUE_LABEL: "team-a"}, {"activeDeadlineSeconds": 1, "parallelism": 0}),
+    ],
 )
 def test_cancel_ends_a_job_so_that_nobody_starts_it_again(
     labels: dict[str, str], spec: dict[str, Any]
