@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from runspec_agent.base.end_causes import STOPPED
 from runspec_jobs.provider import (
     Attempt,
     MembershipChange,
@@ -45,6 +46,7 @@ class Runs:
         self.namespace = session.options.namespace
         self._records: dict[str, dict[str, Any]] = {}
         self._ends: dict[str, NodeEnds] = {}
+        self._names: dict[str, set[str]] = {}  # of end records in pods, also in those that are gone
         self._pods: dict[str, tuple[float, dict[int, list[Pod]]]] = {}
 
     def path(self, kind: str, name: str) -> str:
@@ -78,6 +80,8 @@ class Runs:
             selector = f"{RUN_LABEL}={run}"
             listed = self.session.listed(collection(self.namespace, "pods"), labelSelector=selector)
             known = self._pods[run] = (now, attempts.sorted_pods(listed))
+            names = (name for of in known[1].values() for name in attempts.end_names(of))
+            self._names.setdefault(run, set()).update(names)
         return known[1]
 
     def ends(self, run: str, record: Mapping[str, Any]) -> NodeEnds:
@@ -86,11 +90,15 @@ class Runs:
             self._ends[run] = NodeEnds(record, lambda: self._end_names(run), lambda names: [])
         return self._ends[run]
 
-    def _end_names(self, run: str) -> Iterator[str]:
-        for of_index in self.pods(run).values():
-            yield from attempts.end_names(of_index)
-        if self.store is not None:
-            yield from stores.names(self.store, f"runs/{run}/ends/")
+    def _end_names(self, run: str) -> list[str]:
+        """Return the names of end records; of those of one attempt, the last one counts.
+
+        Kueue preempts by `suspend`: a pod that it has told to end counts for nothing, and the next has its number.
+        https://kueue.sigs.k8s.io/docs/tasks/troubleshooting/troubleshooting_jobs/#is-my-job-suspended
+        """
+        stored = stores.names(self.store, f"runs/{run}/ends/") if self.store is not None else ()
+        names = {*self._names.get(run, ()), *stored}
+        return sorted(names, key=lambda name: not name.endswith(f"-{STOPPED}"))
 
     def status(self, run: str) -> Status:
         job = self.job(run)
@@ -162,6 +170,8 @@ class Runs:
         count = int(job["spec"].get("completions") or 1)
         if count > SHOWN and not state.terminal:
             return ()
+        if state.terminal:
+            self._ends.pop(run, None)  # of an attempt that was begun again, the first end was read
         ends, per_task = self.ends(run, record), int(record["nodes"])
         over = [pod for of in pods.values() for pod in of if pod.over or pod.held]
         ends.look([(*divmod(pod.place, per_task), pod.attempt) for pod in over])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,14 @@ from runspec_emulators.kubernetes.controllers import job_pods
 from runspec_emulators.kubernetes.controllers.job_round import is_finished
 from runspec_emulators.kubernetes.emulator import Kubernetes
 from runspec_emulators.kubernetes.resources import EVENTS, JOBS, LOCAL_QUEUES
-from runspec_emulators.kubernetes.world import copied
+from runspec_emulators.kubernetes.world import copied, key_of
 from runspec_jobs.cli.app import run
 from tests.support.azure.emulated_account import wait
 from tests.support.kubernetes.emulated_cluster import (
     Capture,
     listed,
     objects as objects,  # a fixture
+    pods,
     prepared,
     said,
     write,
@@ -83,10 +86,11 @@ def test_tasks_after_one_with_a_sidecar_are_run(capsys: Capture) -> None:
 @pytest.fixture
 def queued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubernetes]:
     """A cluster with Kueue, whose queue has no room."""
-    given = {"kueue": True, "kueue_waits": "insufficient quota for cpu"}
-    for found in prepared(tmp_path, monkeypatch, options={"queue": "team"}, **given):
+    waits = "insufficient quota for cpu"
+    queue = {"queue": "team"}
+    for found in prepared(tmp_path, monkeypatch, options=queue, kueue=True, kueue_waits=waits):
         with found.world.lock:
-            metadata = {"name": "team", "namespace": "default"}
+            metadata = {"name": "team", "namespace": "default", "uid": "of-the-queue"}
             found.world.put(LOCAL_QUEUES, {"metadata": metadata, "spec": {}, "status": {}})
         yield found
 
@@ -106,3 +110,39 @@ def test_a_canceled_run_never_begins_when_its_queue_has_room(
     assert said(capsys, "status", found)["state"] == "cancelled"
     events = listed(queued, EVENTS)
     assert [e["message"] for e in events if e["reason"] == "SuccessfulCreate"] == []
+
+
+@pytest.mark.parametrize("kind", ["cluster", "bare"])
+def test_a_run_that_kueue_preempts_is_no_failure(
+    kind: str, request: pytest.FixtureRequest, capsys: Capture
+) -> None:
+    """Kueue suspends its Job, and starts it again later."""
+    cluster: Kubernetes = request.getfixturevalue(kind)
+    write("echo begun; sleep 4; echo done", retry={"attempts": 1})
+    found = said(capsys, "apply", "job.yaml", "--detach")["run"]
+    wait(lambda: "begun" in read_log(found, capsys), "it has begun")
+    follow = [sys.executable, "-m", "runspec_jobs", "logs", found, "--follow"]
+
+    with subprocess.Popen(follow, stdout=subprocess.PIPE, text=True) as follower:
+        suspend(cluster, on=True)
+        wait(lambda: not pods(cluster), "its pod is gone")
+        state = said(capsys, "status", found)["state"]
+        suspend(cluster, on=False)
+        printed, _ = follower.communicate()
+
+    assert (state, follower.returncode) == ("waiting", 0)
+    assert said(capsys, "status", found)["state"] == "succeeded"
+    assert printed.splitlines()[-1] == "done"
+
+
+def read_log(name: str, capsys: Capture) -> str:
+    capsys.readouterr()
+    run(["logs", name])
+    return capsys.readouterr().out
+
+
+def suspend(cluster: Kubernetes, *, on: bool) -> None:
+    with cluster.world.lock:
+        (job,) = cluster.world.all(JOBS)
+        cluster.world.change(JOBS, *key_of(job), lambda changed: changed["spec"].update(suspend=on))
+        cluster.world.wake_in(0)
