@@ -230,9 +230,11 @@ class Runs:
         reason = final.reason if final else ""
         proven = ends.of((task, rank, over[-1].number)) if over else ends.newest(task, rank)
         if index in done or (last is not None and last.phase == "Succeeded"):
-            if not ends.written or (proven is not None and proven.code == 0):
-                return NodeStatus(task, rank, attempt, State.SUCCEEDED, "", 0, over)
-            if last is None and self.store is None:  # the pod is gone, and with it what it said
+            # Where the pod is gone, and with it what its agent has said, the exit code proves it. It is the agent's, as
+            # `command` replaces the ENTRYPOINT; without a store, none that was told to end or to leave exits with 0.
+            # https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/
+            alone = self.store is None and (last is None or last.phase != "Succeeded")
+            if alone or not ends.written or (proven is not None and proven.code == 0):
                 return NodeStatus(task, rank, attempt, State.SUCCEEDED, "", 0, over)
             return NodeStatus(task, rank, attempt, State.FAILED, reason, code, over)
         if state is State.CANCELLED or (index not in failed and final is None):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from runspec_jobs.provider import Conflict, SupportsAdoption
+from runspec_jobs.provider import Conflict, State, SupportsAdoption
 from runspec_kubernetes import client
+from runspec_kubernetes.job import FAILURES, INDEX
 from runspec_kubernetes.naming import delete
 from runspec_kubernetes.options import KubernetesOptions
 from tests.unit.runspec_kubernetes.fake_cluster import RUN, FakeCluster
@@ -58,3 +61,29 @@ def test_a_config_map_of_somebody_else_stays(bare: client.KubernetesClient) -> N
 
     with pytest.raises(Conflict):
         bare.keep_state(RUN, b"one")
+
+
+@pytest.mark.parametrize("said", [None, "", "0/2/0-0-program"])
+def test_a_completed_index_is_proven_by_its_exit_code_where_its_pod_is_gone(
+    bare: client.KubernetesClient, said: str | None
+) -> None:
+    """Where the pod is there, its agent must have said how it has ended."""
+    record = {"format": "runspec.run/v1", "run": RUN, "nodes": 1, "count": 1, "ends": True}
+    body = json.dumps({**record, "shape": "single", "sweep": []})
+    cluster(bare).add("configmaps", RUN, RUN, kind="ConfigMap", data={"record.json": body})
+    status = {"completedIndexes": "0", "conditions": [{"type": "Complete", "status": "True"}]}
+    cluster(bare).add("jobs", RUN, RUN, kind="Job", spec={"completions": 1}, status=status)
+    add_pod(bare, "Failed", 1, 3, "0/1/0-3-program")
+    if said is not None:
+        add_pod(bare, "Succeeded", 2, 0, said)
+
+    found = bare.state(RUN)
+
+    assert found.state is (State.FAILED if said == "" else State.SUCCEEDED)
+
+
+def add_pod(bare: client.KubernetesClient, phase: str, attempt: int, code: int, said: str) -> None:
+    marks = {"annotations": {INDEX: "0", FAILURES: str(attempt - 1)}}
+    ended = {"name": "job", "state": {"terminated": {"exitCode": code, "message": said}}}
+    status = {"phase": phase, "containerStatuses": [ended]}
+    cluster(bare).add("pods", f"{RUN}-0-{attempt}", RUN, metadata=marks, status=status)
