@@ -156,9 +156,9 @@ class KubernetesClient:
             uid = existing["metadata"]["uid"]
             if asked and uid != asked:
                 return {}  # somebody has made another one
-            if not lookup.is_leaving(existing):
+            body = {**request.params["body"], "preconditions": {"uid": uid}}
+            if not lookup.is_leaving(existing) and self._delete_one(path, body):
                 asked = uid
-                self._delete_one(path, {**request.params["body"], "preconditions": {"uid": uid}})
             if clock.monotonic() > end:
                 raise NoAnswer(
                     f"delete {path.rpartition('/')[2]}: not gone after {self.timing.gone_s:.0f} s"
@@ -167,12 +167,16 @@ class KubernetesClient:
             pause_s = min(self.timing.longest_pause_s, pause_s * 1.5)
         return {}
 
-    def _delete_one(self, path: str, body: Mapping[str, Any]) -> None:
+    def _delete_one(self, path: str, body: Mapping[str, Any]) -> bool:
+        """Return whether the object is being deleted, and not replaced by another one."""
         try:
             self.session.send("DELETE", path, body=body, action=f"delete {path.rpartition('/')[2]}")
         except Refused as exc:
             if exc.code != 404:
                 raise
+        except Conflict:
+            return False
+        return True
 
     def find(self, step: Step) -> Response | None:
         request = step.do
@@ -202,23 +206,18 @@ class KubernetesClient:
                 return
             lookup.refuse_foreign(job, run)
             try:
-                self._mark_cancelled(job)
+                self._change("jobs", job, ending(job, "true"), f"cancel {run}")
                 return
             except Conflict:  # it has changed, and perhaps ended
                 if not left:
                     raise
 
-    def _mark_cancelled(self, job: Mapping[str, Any]) -> None:
-        """Change the version of *job* that was read, so that no run that has ended becomes a canceled one."""
-        body, known = ending(job, "true"), job["metadata"]
+    def _change(self, kind: str, existing: Mapping[str, Any], body: Any, action: str) -> None:
+        """Change the version of an object that was read: no run that has ended becomes a canceled one."""
+        known, changed = existing["metadata"], body.get("metadata", {})
         read = {key: known[key] for key in ("uid", "resourceVersion") if key in known}
-        self.session.send(
-            "PATCH",
-            self.runs.path("jobs", known["name"]),
-            body={**body, "metadata": {**body["metadata"], **read}},
-            content_type=MERGE,
-            action=f"cancel {known['name']}",
-        )
+        path, whole = self.runs.path(kind, known["name"]), {**body, "metadata": {**changed, **read}}
+        self.session.send("PATCH", path, body=whole, content_type=MERGE, action=action)
 
     def reconcile(self, run: str) -> Sequence[str]:
         return end_held(self.runs, run)
@@ -229,9 +228,14 @@ class KubernetesClient:
     def keep_state(self, run: str, content: bytes) -> None:
         """Write the state to a ConfigMap; nobody adopts a run whose state is too large for one."""
         name, text = run + KEPT, base64.b64encode(content).decode("ascii")
-        self._delete(delete(self.options, "configmaps", name, run))
-        if len(content) <= MOST_KEPT:
-            self.call(create(self.options, "configmaps", name, run, binaryData={STATE: text}))
+        made = create(self.options, "configmaps", name, run, binaryData={STATE: text})
+        if len(content) > MOST_KEPT:
+            self._delete(delete(self.options, "configmaps", name, run))
+        elif (existing := self.session.read(self.runs.path("configmaps", name))) is None:
+            self.call(made)
+        else:
+            lookup.refuse_foreign(existing, run)
+            self._change("configmaps", existing, {"binaryData": {STATE: text}}, f"replace {name}")
 
     def kept_state(self, run: str) -> bytes | None:
         kept = self.session.read(self.runs.path("configmaps", run + KEPT)) or {}

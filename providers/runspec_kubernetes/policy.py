@@ -35,6 +35,7 @@ def list_rules(steps: Iterable[Step], options: KubernetesOptions) -> list[Rule]:
     rules = [
         _rule("batch", ["jobs"], "create", "get", "list", "patch", "delete"),
         _rule("", made, "create", "get", "list", "delete"),
+        *([] if options.store else [_rule("", ["configmaps"], "patch")]),  # the state of a run
         _rule("", ["pods"], "list", "delete"),
         _rule("", ["pods/log"], "get"),
         # A websocket begins with a GET; servers from 1.35 on ask for `create`, too.

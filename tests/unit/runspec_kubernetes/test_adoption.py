@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,25 @@ def test_a_state_is_kept_replaced_and_listed(bare: client.KubernetesClient) -> N
 
     assert bare.kept_state(RUN) == b"\x00\xff two"
     assert bare.kept_runs() == [RUN]
+    assert [sent[0] for sent in cluster(bare).sent] == ["POST", "PATCH"]  # it is always there
+
+
+def test_an_object_that_is_replaced_while_it_is_deleted_is_deleted(
+    bare: client.KubernetesClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = cluster(bare).add("configmaps", RUN, RUN, kind="ConfigMap")
+    send = cluster(bare).send
+
+    def replaced(method: str, path: str, *rest: Any, **more: Any) -> Any:
+        if method == "DELETE" and made["metadata"]["uid"] != "another":
+            made["metadata"]["uid"] = "another"
+        return send(method, path, *rest, **more)
+
+    monkeypatch.setattr(cluster(bare), "send", replaced)
+
+    bare.call(delete(bare.options, "configmaps", RUN, RUN))
+
+    assert cluster(bare).objects == {}
 
 
 def test_the_state_goes_with_the_record_of_the_run(bare: client.KubernetesClient) -> None:
