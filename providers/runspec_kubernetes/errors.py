@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -55,6 +57,35 @@ def translated(action: str, *, writes: bool = False) -> Iterator[None]:
         raise RemoteError(message, CLUSTER, transient=True) from exc
     except (connection.HTTPError, OSError) as exc:
         raise NoAnswer(f"{action}: {_short(exc)}") from exc
+
+
+class _Caught(logging.Handler):
+    """Keeps what the library logs of a login program that has failed, in place of raising it."""
+
+    failed = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.module == "kube_config":
+            # What the program has printed, which may be in the text, is not repeated.
+            known = re.match(
+                r"(?:exec: )?(process returned -?\d+|malformed .*|\[Errno .*)", record.msg
+            )
+            self.failed = known[1] if known else "it gave no login"
+
+
+@contextlib.contextmanager
+def raised_logins() -> Iterator[None]:
+    """Raise CredentialsError if a login program of the kubeconfig fails, which the library only logs."""
+    caught, root = _Caught(), logging.getLogger()
+    root.addHandler(caught)
+    try:
+        yield
+    finally:
+        root.removeHandler(caught)
+    if caught.failed:
+        raise CredentialsError(
+            f"the login program of the kubeconfig has failed: {caught.failed}", LOGIN
+        )
 
 
 def _short(exc: BaseException) -> str:

@@ -16,7 +16,7 @@ from kubernetes.client import ApiClient, Configuration
 from urllib3 import Timeout
 
 from runspec_jobs.provider import NoAnswer, RemoteError, Unavailable
-from runspec_kubernetes.errors import Answer, Refused, translated
+from runspec_kubernetes.errors import Answer, Refused, raised_logins, translated
 from runspec_kubernetes.options import KubernetesOptions
 from runspec_kubernetes.timing import Clock, Timing
 
@@ -52,7 +52,7 @@ class Session:
         chosen = self.options.kubeconfig
         # The library reads KUBECONFIG only when it is imported.
         path = str(Path(chosen).expanduser()) if chosen else os.environ.get("KUBECONFIG")
-        with translated("read the kubeconfig"):
+        with translated("read the kubeconfig"), raised_logins():
             if path or self.options.context or "KUBERNETES_SERVICE_HOST" not in os.environ:
                 _read(settings, path or KUBECONFIG, self.options.context)
             else:
@@ -101,7 +101,8 @@ class Session:
 
     def login(self) -> dict[str, str]:
         """Return the headers of the login. It is renewed here, which may start the program of a kubeconfig."""
-        login = self.api.configuration.auth_settings().get("BearerToken")
+        with raised_logins():
+            login = self.api.configuration.auth_settings().get("BearerToken")
         return {"Authorization": login["value"]} if login and login.get("value") else {}
 
     def url(self, path: str, query: Mapping[str, Any] | Sequence[tuple[str, str]] | None) -> str:

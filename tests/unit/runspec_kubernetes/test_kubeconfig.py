@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_jobs.provider import RemoteError, Unavailable
+from runspec_jobs.provider import CredentialsError, RemoteError, Unavailable
 from runspec_kubernetes.options import KubernetesOptions
 from runspec_kubernetes.session import Session
 from runspec_kubernetes.timing import CLOCK, DEFAULT, Timing
@@ -67,13 +67,40 @@ def test_a_server_behind_a_firewall_is_given_up_before_an_answer_is_due(
         first.connect(server.getsockname())  # the queue is full: Linux drops further requests
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         file = tmp_path / "config"
-        context = {"name": "a", "context": {"cluster": "a", "user": "a"}}
-        known = {"clusters": [{"name": "a", "cluster": {"server": url}}], "contexts": [context]}
-        user = {"name": "a", "user": {"token": "t"}}
-        file.write_text(json.dumps({**known, "users": [user], "current-context": "a"}))
+        file.write_text(write_config(url, {"token": "t"}))
         session = Session(
             KubernetesOptions(kubeconfig=str(file)), Timing(reach_s=0.1, answer_s=9), CLOCK
         )
 
         with pytest.raises(RemoteError, match=r"connect timeout=0\.1"):
             session.send("GET", "/version")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (["sh", "-c", "echo token-text >&2; exit 7"], "process returned 7"),
+        (["sh", "-c", "echo token-text"], "it gave no login"),
+        (["no-such-program"], "[Errno 2] No such file or directory: 'no-such-program'"),
+    ],
+)
+def test_a_login_program_that_fails_is_an_error_without_its_text(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], command: list[str], why: str
+) -> None:
+    """The library writes a line to the log, and goes on without a login."""
+    file = tmp_path / "config"
+    login = {"command": command[0], "args": command[1:], "apiVersion": "v1"}
+    file.write_text(write_config("http://127.0.0.1:9", {"exec": login}))
+
+    with pytest.raises(CredentialsError) as caught:
+        Session(KubernetesOptions(kubeconfig=str(file)), DEFAULT, CLOCK).send("GET", "/version")
+
+    assert str(caught.value) == f"the login program of the kubeconfig has failed: {why}"
+    assert capfd.readouterr() == ("", "")
+
+
+def write_config(server: str, user: dict[str, object]) -> str:
+    context = {"name": "a", "context": {"cluster": "a", "user": "a"}}
+    known = {"clusters": [{"name": "a", "cluster": {"server": server}}], "contexts": [context]}
+    return json.dumps({**known, "users": [{"name": "a", "user": user}], "current-context": "a"})
