@@ -172,3 +172,14 @@ def test_doctor_and_policy_name_the_vault(vault: Vault, capsys: Capture) -> None
     assert ("Key Vault Secrets Officer" in login, where in login) == (True, True)
     assert ("Key Vault Secrets User" in machines, where in machines) == (True, True)
     assert where in capsys.readouterr().out
+
+
+def test_a_rehearsal_says_where_secrets_are_instead_of_the_vault(
+    vault: Vault, capsys: Capture
+) -> None:
+    write(PRINT, **SECRETS)
+
+    assert run(["rehearse", "job.yaml"]) == 0
+
+    assert "vault is not rehearsed: secrets are variables of the job" in capsys.readouterr().err
+    assert kept(vault) == []

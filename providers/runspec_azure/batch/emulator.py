@@ -61,6 +61,8 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
         env = {**near.env, BATCH_KEY: near.key, STORAGE_KEY: blobs.key, **_secrets(settings)}
         if options.get("start_task"):
             notes.append("start_task is not rehearsed")
+        if options.get("vault"):
+            notes.append("vault is not rehearsed: secrets are variables of the job")
         yield Emulation(env, settings | ways(near.url, blobs.url, blobs.account), tuple(notes))
 
 
