@@ -54,6 +54,8 @@ class Settings(EmulatorSettings):
     retry_most_s: float = 600.0  # MaxJobPodFailureBackOff in pkg/controller/job/job_controller.go
     unreachable_s: float = 0.2
     """How long a pod stays on a node that is lost, where it tolerates it for 300 s; shorter ones scale likewise."""
+    grace_most_s: float = float("inf")
+    """The most time that a pod has between SIGTERM and SIGKILL, whatever it asks for."""
     shutdown_s: float = 30.0
     """The grace of a node that shuts down: the least of it and of the pod's own."""
     log_bytes: int = 0

@@ -180,3 +180,21 @@ def test_mounts_are_where_the_pod_wants_them(make: Callable[..., Stand]) -> None
         assert stand.state(name)["exitCode"] == 0, stand.log(name)
 
     assert (stand.log("a"), stand.log("b")) == ("/here\n1\n", "/here\n2\n")
+
+
+@pytest.mark.parametrize("image", ["x", "registry/missing:1"])
+def test_a_pod_is_ended_at_its_deadline(make: Callable[..., Stand], image: str) -> None:
+    """Which counts from the time at which the node takes it, before the image is pulled."""
+    stand = make(grace_most_s=0.1)
+    stand.run(
+        "trap '' TERM; while :; do sleep 0.05; done",
+        container={"image": image},
+        activeDeadlineSeconds=1,
+    )
+
+    pod = stand.ended()
+
+    message = "Pod was active on the node longer than the specified deadline"
+    assert (pod["status"]["reason"], pod["status"]["message"]) == ("DeadlineExceeded", message)
+    assert stand.state()["exitCode"] == 137
+    assert not [c for c in pod["status"]["conditions"] if c["type"] == "DisruptionTarget"]

@@ -20,6 +20,11 @@ from runspec_emulators.kubernetes.nodes.volumes import Volumes
 from runspec_emulators.kubernetes.resources import PODS
 from runspec_emulators.kubernetes.world import Object, World, now, set_condition
 
+# https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/active_deadline.go
+OVERDUE = (
+    "DeadlineExceeded",
+    "Pod was active on the node longer than the specified deadline",
+)
 WAIT_S = 0.1
 """How often the kubelet looks whether what was missing is there."""
 
@@ -59,6 +64,7 @@ class PodRun:
 
     def stop(self, grace_s: float) -> None:
         """End its containers: SIGTERM, and SIGKILL when *grace_s* have passed. Only a shorter time changes anything."""
+        grace_s = min(grace_s, self._world.settings.grace_most_s)
         if grace_s >= self._grace_s:
             return
         begins, self._grace_s, self.stopping = not self.stopping, grace_s, True
@@ -71,6 +77,12 @@ class PodRun:
     def _kill_later(self) -> None:
         if not self.done.is_set():
             threading.Thread(target=self.kill, daemon=True).start()
+
+    def _stop_overdue(self) -> None:
+        if not self.done.is_set() and not self.stopping:
+            self.cause = OVERDUE
+            self._say("Normal", *OVERDUE)
+            self.stop(self.pod["spec"]["terminationGracePeriodSeconds"])
 
     def kill(self) -> None:
         self.stopping = True
@@ -101,6 +113,9 @@ class PodRun:
     def _prepare(self) -> bool:
         """Make volumes and get images; return whether containers can be started."""
         self._report(self._creating)
+        if limit := self.pod["spec"].get("activeDeadlineSeconds"):
+            with self._world.lock:
+                self._world.timers.after(limit, self._stop_overdue)
         self._stop.wait(self._world.settings.start_s)
         if not self._until(self._mount) or not self._until(self._pull):
             return False
