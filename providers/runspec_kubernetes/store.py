@@ -319,7 +319,9 @@ def refused(action: str) -> Iterator[None]:
         if "NoSuchBucket" in str(exc) or "ContainerNotFound" in str(exc):
             raise FileNotFoundError(action) from None
         text = f"{action}: {_said(exc)}"
-        if any(code in str(exc) for code in EXPIRED):
+        # The answer to HEAD has no body and so no code: S3 refuses an expired token so.
+        bodiless = re.search(r"status code: 400\b", str(exc)) and "<Code>" not in str(exc)
+        if bodiless or any(code in str(exc) for code in EXPIRED):
             raise CredentialsError(text, LOGIN) from None
         if re.search(r"status code: 4(?!08|29)", str(exc)):
             raise RemoteError(text) from None

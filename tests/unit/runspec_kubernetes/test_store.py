@@ -12,7 +12,7 @@ from runspec_emulators.azure_services.blob import Blobs
 from runspec_jobs.provider import Conflict, CredentialsError, NoAnswer, RemoteError
 from runspec_kubernetes import job, store as stores
 from runspec_kubernetes.options import KubernetesOptions
-from runspec_kubernetes.store import ObjectStore
+from runspec_kubernetes.store import ObjectStore, refused
 from tests.support.requirements import need
 
 pytestmark = pytest.mark.process
@@ -177,3 +177,11 @@ def test_a_service_that_cannot_be_reached_is_no_refusal() -> None:
 )
 def test_a_name_that_no_object_can_have_is_published_under_none(name: str) -> None:
     assert not stores.Publishing(None).holds(name)  # type: ignore[arg-type] # a name needs no store
+
+
+def test_an_answer_to_head_without_a_body_is_a_refused_login() -> None:
+    """S3 answers so to a token that has expired."""
+    said = "Error performing HEAD http://s3/b/x in 5ms - Server returned non-2xx status code: 400 Bad Request: "
+
+    with pytest.raises(CredentialsError, match="400 Bad Request"), refused("look for x"):
+        raise OSError(said)
