@@ -212,7 +212,7 @@ class Runs:
         failed: frozenset[int],
     ) -> NodeStatus:
         task, rank = divmod(index, per_task)
-        over = _attempts(pods, (task, rank), ends)
+        over = _attempts(pods, (task, rank), ends, state)
         last = pods[-1] if pods else None
         is_over = index in done or index in failed or state.terminal
         attempt = max(1, last.attempt if last else len(over))
@@ -288,7 +288,7 @@ def _held(pods: Mapping[int, list[Pod]]) -> str:
     return reasons.held(alive[0].body) if alive and all(pod.held for pod in alive) else ""
 
 
-def _attempts(pods: Sequence[Pod], seat: Seat, ends: NodeEnds) -> tuple[Attempt, ...]:
+def _attempts(pods: Sequence[Pod], seat: Seat, ends: NodeEnds, state: State) -> tuple[Attempt, ...]:
     """Return the ended attempts of an index, also those whose pods are gone."""
     known = {pod.attempt: attempts.of_pod(pod, seat, ends) for pod in pods if pod.over}
     newest = max((pod.attempt for pod in pods), default=1)
@@ -298,13 +298,10 @@ def _attempts(pods: Sequence[Pod], seat: Seat, ends: NodeEnds) -> tuple[Attempt,
         if number in known or live:
             continue
         if end is not None:
-            known[number] = Attempt(
-                number,
-                end.code,
-                end.reason(ends.record),
-                end.preempted or end.told,
-                setup_s=end.setup_s,
-            )
+            of_cancel = number == newest and state is State.CANCELLED
+            reclaimed = end.preempted or (end.told and not of_cancel)
+            reason = end.reason(ends.record)
+            known[number] = Attempt(number, end.code, reason, reclaimed, setup_s=end.setup_s)
         elif number < newest:
             known[number] = Attempt(
                 number, None, "its pod is gone: the node was lost", reclaimed=True
