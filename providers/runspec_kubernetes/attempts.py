@@ -52,8 +52,13 @@ class Pod(NamedTuple):
         return reasons.container_state(self.body).get("terminated") or {}
 
     @property
+    def unknown(self) -> bool:
+        """Whether the node knows no end of the container, for which it says 137: it may never have started."""
+        return self.terminated.get("reason") == "ContainerStatusUnknown"
+
+    @property
     def exit_code(self) -> int | None:
-        code = self.terminated.get("exitCode")
+        code = None if self.unknown else self.terminated.get("exitCode")
         return None if code is None else int(code)
 
     @property
@@ -105,7 +110,9 @@ def of_pod(pod: Pod, seat: tuple[int, int], ends: NodeEnds) -> Attempt:
     end = ends.of((*seat, pod.attempt))
     code, reason = pod.exit_code, _reason(pod, ends)
     if end is not None and not (pod.phase == "Failed" and end.code == 0):
-        code, reason = end.code, end.reason(ends.record)
+        code = end.code
+        if not (end.told and _ended_by_node(pod)):
+            reason = end.reason(ends.record)
     elif end is None and pod.phase == "Succeeded" and ends.written:
         code, reason = None, unproven(SERVICE)
     reclaimed = pod.disrupted or (end is not None and end.preempted)
@@ -116,10 +123,22 @@ def of_pod(pod: Pod, seat: tuple[int, int], ends: NodeEnds) -> Attempt:
     return Attempt(pod.attempt, code, reason, reclaimed, pod.began_s, pod.ended_s, setup_s)
 
 
+def _ended_by_node(pod: Pod) -> bool:
+    """Return whether the node has ended a pod and says why, while the agent knows no more than that it was told to end.
+
+    Pods that use more disk than they may are evicted without a disruption:
+    https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/
+    """
+    return bool(pod.body.get("status", {}).get("reason"))
+
+
 def _reason(pod: Pod, ends: NodeEnds) -> str:
     """Return why a pod has failed, as Kubernetes says it."""
     status = pod.body.get("status", {})
     if status.get("reason") == "DeadlineExceeded":
+        if pod.unknown:
+            limit_s = pod.body["spec"]["activeDeadlineSeconds"]
+            return f"its container had not started {limit_s} s after a node took the pod: can its image be pulled?"
         return overdue(SERVICE, ends.record.get("timeout_s"))
     said = reasons.pod_failure(pod.body)
     if said:

@@ -10,6 +10,7 @@ import pytest
 from runspec_jobs.provider import Conflict, Facts, RemoteError, State
 from runspec_kubernetes import plan
 from runspec_kubernetes.errors import Answer, Refused, translated
+from runspec_kubernetes.naming import CANCELLED
 from tests.unit.runspec_kubernetes.fake_cluster import RUN, Fakes
 from tests.unit.runspec_kubernetes.plans import make_spec
 
@@ -61,6 +62,35 @@ def test_a_sweep_that_a_deadline_has_ended_has_failed() -> None:
     status = fakes.client.state(RUN)
 
     assert (status.state, status.reason) == (State.FAILED, "late")
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (
+            {"reason": "DeadlineExceeded"},
+            "timeout: not done after 60 s; Kubernetes ended it at its own",
+        ),
+        ({"reason": "Evicted", "message": "too much disk"}, "Evicted: too much disk"),
+        ({}, "it was told to end"),
+    ],
+)
+def test_a_node_knows_better_than_an_agent_that_was_told_to_end(
+    said: dict[str, str], reason: str
+) -> None:
+    fakes = Fakes(timeout_s=60)
+    fakes.add_job()["status"] = {"failedIndexes": "0"}
+    pod = fakes.add_pod(0, "Failed")
+    ended = {"exitCode": 143, "message": "0/1/0-143-stopped"}
+    pod["status"] |= {
+        **said,
+        "containerStatuses": [{"name": "job", "state": {"terminated": ended}}],
+    }
+
+    node = fakes.client.state(RUN).nodes[0]
+
+    assert (node.state, node.exit_code) == (State.FAILED, 143)
+    assert node.reason.startswith(reason)
 
 
 def test_a_login_without_events_has_a_status() -> None:
@@ -124,3 +154,44 @@ def test_a_sidecar_that_fails_after_the_job_is_named() -> None:
     assert (
         status.reason == "the job has ended with exit code 0, but not another container of its pod"
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"reason": "DeadlineExceeded"}, "its container had not started 1060 s after a node took"),
+        ({}, ""),
+    ],
+)
+def test_a_node_that_knows_no_end_of_a_container_says_no_exit_code(
+    said: dict[str, str], reason: str
+) -> None:
+    """https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/status/status_manager.go (TerminatePod)"""
+    fakes = Fakes(timeout_s=20)
+    fakes.add_job()["status"] = {"failedIndexes": "0"}
+    pod = fakes.add_pod(0, "Failed")
+    ended = {"exitCode": 137, "reason": "ContainerStatusUnknown"}
+    pod["status"] |= {
+        **said,
+        "containerStatuses": [{"name": "job", "state": {"terminated": ended}}],
+    }
+    pod["spec"] = {"activeDeadlineSeconds": 1060}
+
+    node = fakes.client.state(RUN).nodes[0]
+
+    assert (node.state, node.exit_code) == (State.FAILED, None)
+    assert node.reason.startswith(reason)
+
+
+def test_an_attempt_that_a_cancel_has_ended_is_not_reclaimed() -> None:
+    """Its pod is gone: a suspended Job deletes its pods."""
+    fakes = Fakes()
+    job = fakes.add_job(1, suspend=True)
+    job["metadata"]["annotations"] = {CANCELLED: "true"}
+    fakes.store[f"runs/{RUN}/ends/0/1/0-143-stopped"] = b""
+
+    status = fakes.client.state(RUN)
+
+    (node,) = status.nodes
+    assert (status.state, node.state) == (State.CANCELLED, State.CANCELLED)
+    assert [(a.exit_code, a.reclaimed) for a in node.attempts] == [(143, False)]
