@@ -53,6 +53,11 @@ class Decision:
         return self.tasks * self.nodes
 
     @property
+    def repeats_killed(self) -> bool:
+        """Whether another attempt follows one whose container was killed as a whole, which its exit code says."""
+        return self.program_attempts > 1
+
+    @property
     def shape(self) -> str:
         """The shape in the record of the run."""
         return "array" if self.indexes > 1 else "single"

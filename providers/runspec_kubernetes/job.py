@@ -153,13 +153,14 @@ def _rules(decision: Decision) -> list[dict[str, Any]]:
     """Return the rules for pods that have failed: the first one that matches decides.
 
     A pod that was evicted is no failure of the job. The agent exits with a code of its own if another attempt is to
-    follow; a signal that killed all of a container says nothing, so that an attempt follows if the spec has one.
+    follow; a signal that killed all of a container says nothing, so that an attempt follows if the spec has one. After
+    the last attempt of a program, the agent exits with none of these codes.
 
     https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy
     """
     disrupted = [{"type": "DisruptionTarget", "status": "True"}]
     after_loss = "FailIndex" if decision.lost == "stop" else "Ignore"
-    again = [AGAIN, LEFT] if decision.program_attempts == 1 else [AGAIN, KILLED, LEFT]
+    again = [AGAIN, KILLED, LEFT] if decision.repeats_killed else [AGAIN, LEFT]
     final = {"containerName": CONTAINER, "operator": "NotIn", "values": again}
     return [
         {"action": after_loss, "onPodConditions": disrupted},

@@ -71,6 +71,8 @@ def describe(decision: Decision, spec: Spec, run: str, facts: Facts) -> str:
     stops = (
         {"stop_s": STOP_S, "repeats_stopped": True} if spec.sweep and decision.options.store else {}
     )
+    if decision.repeats_killed:
+        stops |= {"repeats_killed": True}
     fields = job_record(
         spec,
         run,

@@ -10,6 +10,7 @@ from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.retry import stop_request
 from runspec_agent.store.base import Bucket
 
+KILLED = 137  # the exit code after SIGKILL
 AGAIN = LOST  # the exit code that makes a service start another attempt
 
 
@@ -122,12 +123,15 @@ class Failures:
         """Return the exit code for the service after the last attempt: none that the service acts upon.
 
         A service that stops a sweep at the codes in `stops` treats AGAIN like any other code; the end record has the
-        real one. For a service whose status is read with end records, STOPPED would look like a reclaimed machine.
+        real one. For a service whose status is read with end records, STOPPED would look like a reclaimed machine, and
+        KILLED, with `repeats_killed`, like a container that was killed with its agent.
         """
         if code == self.record.get("stops"):
             return AGAIN
         hidden = (AGAIN, STOPPED) if self.record.get("ends") else (AGAIN,)
-        return 1 if code in hidden else code
+        return (
+            1 if code in hidden or (code == KILLED and self.record.get("repeats_killed")) else code
+        )
 
 
 def _named(reason: Optional[str]) -> str:

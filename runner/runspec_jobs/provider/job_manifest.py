@@ -114,8 +114,8 @@ def job_record(spec: Spec, run: str, facts: Facts, **more: Any) -> dict[str, Any
     code that ends a whole sweep, which no program may use), `ends` (whether each node records how it has ended, or
     `signed`: see `node_ends`), `stop_s` (the seconds between two checks of a task whether it was stopped, if the
     service cannot stop it), `repeats_stopped` (true if the service would start such a task again after the usual exit
-    code), and values for the provider's own client. Keys are
-    relative to the prefix of the profile.
+    code), `repeats_killed` (true if it starts a task again after the exit code 137, which the agent then uses for no
+    last attempt), and values for the provider's own client. Keys are relative to the prefix of the profile.
     """
     return {
         "format": FORMAT,

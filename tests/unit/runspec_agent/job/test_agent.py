@@ -843,6 +843,17 @@ def test_a_stopped_task_exits_with_another_code_where_its_service_would_repeat_i
     assert "1/2/0-143-stopped" in recorded(bucket)
 
 
+def test_a_program_that_was_killed_exits_with_another_code_where_its_service_would_repeat_it(
+    service: Service, bucket: Bucket
+) -> None:
+    record = {**ENDS, "attempts": 2, "repeats_killed": True}
+
+    codes = [service.runs(*sh("exit 137"), record=record, BATCH_TRY=n)[0] for n in "12"]
+
+    assert codes == [AGAIN, 1]
+    assert recorded(bucket) == ["0/1/0-137-program", "0/2/0-137-program"]
+
+
 def test_the_end_is_noted_in_a_file_of_the_service(service: Service, tmp_path: Path) -> None:
     note = tmp_path / "note"
 
