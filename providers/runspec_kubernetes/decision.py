@@ -16,6 +16,7 @@ JOB = "/job"
 OF_IMAGES = frozenset(
     "/ /bin /boot /dev /etc /home /lib /lib64 /opt /proc /root /run /sbin /sys /usr /var".split()
 )
+PULL_S = 900  # for the image, since the deadline of a pod counts from before it is pulled
 LONGEST_S = 2**31 - 1  # of the API's numbers of seconds, 68 years
 
 
@@ -42,7 +43,7 @@ class Decision:
     preferred: Selector  # labels that nodes had better have
     avoided: Selector  # labels that no node may have
     gpus: int
-    limit_s: int | None  # of an attempt
+    limit_s: int | None  # of a pod
     keep_s: int | None  # how long a Job that has ended is kept
     shared: Mapping[str, bool]  # name of a shared file system: whether the job only reads it
     folders: Sequence[str]  # paths of volumes for mounts and outputs
@@ -119,7 +120,7 @@ def decide(spec: Spec, facts: Facts) -> Decision:
         preferred=preferred,
         avoided=avoided,
         gpus=gpus,
-        limit_s=_at_most(limit_s(spec)),
+        limit_s=_pod_limit_s(spec),
         keep_s=_at_most(spec.ttl if spec.ttl is not None else options.keep),
         shared=dict(sorted(shared.items())),
         folders=_folders(spec, facts),
@@ -169,6 +170,15 @@ def folder_of(path: str) -> str:
 
 def _at_most(limit: int | None) -> int | None:
     return None if limit is None else min(limit, LONGEST_S)
+
+
+def _pod_limit_s(spec: Spec) -> int | None:
+    """Return after how many seconds the node ends a pod, since its agent has not.
+
+    https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ (activeDeadlineSeconds)
+    """
+    limit = limit_s(spec)
+    return None if limit is None else min(limit + PULL_S, LONGEST_S)
 
 
 def gpu_labels(spec: Spec, options: KubernetesOptions) -> Selector:
