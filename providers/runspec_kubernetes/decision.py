@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from runspec_agent.base.retry_rules import OOM, STOP, find_action
 from runspec_jobs.provider import Capacity, Facts, Spec
 from runspec_jobs.provider.commands import tasks
 from runspec_jobs.provider.job_manifest import limit_s
@@ -16,6 +17,7 @@ JOB = "/job"
 OF_IMAGES = frozenset(
     "/ /bin /boot /dev /etc /home /lib /lib64 /opt /proc /root /run /sbin /sys /usr /var".split()
 )
+KILLED = 137  # the exit code of a container that was killed as a whole
 PULL_S = 900  # for the image, since the deadline of a pod counts from before it is pulled
 LONGEST_S = 2**31 - 1  # of the API's numbers of seconds, 68 years
 
@@ -31,6 +33,7 @@ class Decision:
     parallelism: int
     attempts: int  # of an index, those that were lost included
     program_attempts: int  # of an index whose program fails
+    repeats_killed: bool  # whether an attempt follows one whose container was killed as a whole
     lost: str | None  # what follows an attempt whose node was lost, if an entry says so
     max_failed: int | None
     image: str
@@ -52,11 +55,6 @@ class Decision:
     def indexes(self) -> int:
         """The number of indexes of the Job."""
         return self.tasks * self.nodes
-
-    @property
-    def repeats_killed(self) -> bool:
-        """Whether another attempt follows one whose container was killed as a whole, which its exit code says."""
-        return self.program_attempts > 1
 
     @property
     def shape(self) -> str:
@@ -108,6 +106,8 @@ def decide(spec: Spec, facts: Facts) -> Decision:
         parallelism=parallel,
         attempts=spec.retry.attempts + spec.retry.lost_attempts - 1,
         program_attempts=spec.retry.attempts,
+        repeats_killed=spec.retry.attempts > 1
+        and find_action(spec.retry.rules, KILLED, OOM) != STOP,
         lost=spec.retry.action_of("lost"),
         max_failed=most_failed,
         image=_image(spec, options),

@@ -8,7 +8,7 @@ from typing import Any
 from runspec_agent.base import image_entrypoint, limits
 from runspec_jobs.provider import Mount, Request, Scope, Spec, Step
 from runspec_kubernetes import store_layout
-from runspec_kubernetes.decision import Decision
+from runspec_kubernetes.decision import KILLED, Decision
 from runspec_kubernetes.naming import QUEUE_LABEL, RUN_LABEL, create, delete, labels, literal
 from runspec_kubernetes.options import KubernetesOptions
 
@@ -35,7 +35,7 @@ CLAIM_MOUNT: dict[str, Any] = {
     "mountPath": f"{HOME}-store",
     "subPath": "runspec",
 }
-AGAIN, LEFT, KILLED = 75, 143, 137  # exit codes after which another attempt may follow
+AGAIN, LEFT = 75, 143  # exit codes after which another attempt may follow
 # The attempt is the number of pods of this index that have ended, plus one. Clusters that do not count them by index
 # leave it to the agent.
 START = (

@@ -89,3 +89,20 @@ def test_what_another_owner_has_may_be_a_file(source: str, target: str, folder: 
 
 def test_a_pod_with_the_user_of_its_image_needs_no_volumes() -> None:
     assert decision_of({**STORE, "security": "none"}, mounts=[CODE]).folders == ()
+
+
+@pytest.mark.parametrize(
+    "retry,repeats",
+    [
+        ({}, False),
+        ({"attempts": 2}, True),
+        ({"attempts": 2, "on": [{"reason": "oom", "action": "stop"}]}, False),
+        ({"attempts": 2, "on": [{"action": "stop"}]}, False),
+        ({"attempts": 2, "on": [{"exit_codes": [137], "action": "stop"}]}, False),
+    ],
+)
+def test_a_container_that_is_killed_as_a_whole_is_repeated_unless_a_rule_stops(
+    retry: dict[str, Any], repeats: bool
+) -> None:
+    """The kernel kills all of a container that needs more than its memory, and the agent with it."""
+    assert decision_of(retry=retry).repeats_killed is repeats
