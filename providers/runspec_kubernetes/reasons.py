@@ -61,7 +61,7 @@ def disruption(body: Object) -> str:
     """Return why a pod was ended that has not failed by itself."""
     entry = condition(body, "DisruptionTarget")
     known = DISRUPTIONS.get(entry.get("reason", ""), "the pod was disrupted")
-    said = entry.get("message", "")
+    said = entry.get("message", "").strip()
     return f"{known}: {said}" if said else known
 
 

@@ -212,7 +212,9 @@ class Runs:
         failed: frozenset[int],
     ) -> NodeStatus:
         task, rank = divmod(index, per_task)
-        over = _attempts(pods, (task, rank), ends, state)
+        # The end of the Job has ended what has neither succeeded nor failed: a cancel, or max_failed.
+        of_job = state.terminal and index not in done and index not in failed
+        over = _attempts(pods, (task, rank), ends, of_job)
         last = pods[-1] if pods else None
         is_over = index in done or index in failed or state.terminal
         attempt = max(1, last.attempt if last else len(over))
@@ -288,8 +290,11 @@ def _held(pods: Mapping[int, list[Pod]]) -> str:
     return reasons.held(alive[0].body) if alive and all(pod.held for pod in alive) else ""
 
 
-def _attempts(pods: Sequence[Pod], seat: Seat, ends: NodeEnds, state: State) -> tuple[Attempt, ...]:
-    """Return the ended attempts of an index, also those whose pods are gone."""
+def _attempts(pods: Sequence[Pod], seat: Seat, ends: NodeEnds, of_job: bool) -> tuple[Attempt, ...]:
+    """Return the ended attempts of an index, also those whose pods are gone.
+
+    *of_job*: the last one has ended with its Job. Another one that was told to end was reclaimed.
+    """
     known = {pod.attempt: attempts.of_pod(pod, seat, ends) for pod in pods if pod.over}
     newest = max((pod.attempt for pod in pods), default=1)
     for number in range(1, newest + 1):
@@ -298,8 +303,7 @@ def _attempts(pods: Sequence[Pod], seat: Seat, ends: NodeEnds, state: State) -> 
         if number in known or live:
             continue
         if end is not None:
-            of_cancel = number == newest and state is State.CANCELLED
-            reclaimed = end.preempted or (end.told and not of_cancel)
+            reclaimed = end.preempted or (end.told and not (of_job and number == newest))
             reason = end.reason(ends.record)
             known[number] = Attempt(number, end.code, reason, reclaimed, setup_s=end.setup_s)
         elif number < newest:

@@ -183,15 +183,24 @@ def test_a_node_that_knows_no_end_of_a_container_says_no_exit_code(
     assert node.reason.startswith(reason)
 
 
-def test_an_attempt_that_a_cancel_has_ended_is_not_reclaimed() -> None:
-    """Its pod is gone: a suspended Job deletes its pods."""
-    fakes = Fakes()
-    job = fakes.add_job(1, suspend=True)
-    job["metadata"]["annotations"] = {CANCELLED: "true"}
+@pytest.mark.parametrize(
+    ("condition", "marks", "state"),
+    [
+        ("Suspended", {CANCELLED: "true"}, State.CANCELLED),
+        ("Failed", {}, State.FAILED),
+    ],
+)
+def test_an_attempt_that_ended_with_its_job_is_not_reclaimed(
+    condition: str, marks: dict[str, str], state: State
+) -> None:
+    """Its pod is gone: a Job that is suspended or fails deletes its pods."""
+    fakes = Fakes(max_failed=1)
+    job = fakes.add_job(2, suspend=True)
+    job["metadata"]["annotations"] = marks
+    job["status"] = {"failedIndexes": "1", "conditions": [{"type": condition, "status": "True"}]}
     fakes.store[f"runs/{RUN}/ends/0/1/0-143-stopped"] = b""
 
     status = fakes.client.state(RUN)
 
-    (node,) = status.nodes
-    assert (status.state, node.state) == (State.CANCELLED, State.CANCELLED)
-    assert [(a.exit_code, a.reclaimed) for a in node.attempts] == [(143, False)]
+    assert status.state is state
+    assert [(a.exit_code, a.reclaimed) for a in status.nodes[0].attempts] == [(143, False)]
