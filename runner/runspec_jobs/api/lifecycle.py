@@ -345,12 +345,9 @@ class Run:
         return waiting.wait(
             self.record,
             self._connected or self.connect(),
-            on_part,
+            waiting.View(on_part, on_unfinished, selection, self._choose_streams(node, task)),
             Events(on_event),
             watcher=Watcher(on_status, on_metric),
-            unfinished=on_unfinished,
-            selection=selection,
-            wanted=self._choose_streams(node, task),
             timeout_s=timeout_s,
             answered=self._connected is not None,
             stops=stops,

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.diagnostics.terminal_text import strip_sequences
 from runspec_jobs.engine.reporter import Reporter
-from runspec_jobs.engine.wait import wait
+from runspec_jobs.engine.wait import View, wait
 from runspec_jobs.logs.follow import Line, Wanted, show_line
 from runspec_jobs.logs.select import ALL, Selection, Selector
 from runspec_jobs.provider import Client
@@ -115,56 +115,60 @@ def select_lines(parts: Iterable[Line], selection: Selection) -> Iterator[Line]:
     yield from lines
 
 
-def follow_lines(
-    record: Record, client: Client, wanted: Wanted, selection: Selection = ALL
-) -> Iterator[LogLine]:
-    """Yield the lines of a run that another thread follows, which waits while QUEUED lines are not taken."""
-    lines: queue.Queue[LogLine | BaseException | None] = queue.Queue(QUEUED)
-    closed = threading.Event()
+class _Handover:
+    """Passes lines from the thread that follows a run to the caller, who may close the iterator at any time."""
 
-    def put(line: LogLine | BaseException | None) -> None:
-        while not closed.is_set():
+    def __init__(self) -> None:
+        self.lines: queue.Queue[LogLine | BaseException | None] = queue.Queue(QUEUED)
+        self.closed = threading.Event()
+
+    def put(self, line: LogLine | BaseException | None) -> None:
+        """Add a line, the error that ended following, or None at the end. Raises _Closed if nobody takes it."""
+        while not self.closed.is_set():
             try:
                 # Not blocking for ever: the caller may close the iterator while the queue is full.
-                return lines.put(line, timeout=0.1)
+                return self.lines.put(line, timeout=0.1)
             except queue.Full:
                 continue
         raise _Closed
 
-    def sleep(seconds: float) -> None:
-        if closed.wait(seconds):
+    def sleep(self, seconds: float) -> None:
+        if self.closed.wait(seconds):
             raise _Closed
 
-    def follow_streams() -> None:
-        joined = Joined(put)
+    def follow(self, record: Record, client: Client, wanted: Wanted, selection: Selection) -> None:
+        """Put every line of a run until it ends."""
+        joined = Joined(self.put)
+        view = View(joined, joined.take_unfinished, selection, wanted)
         try:
-            wait(
-                record,
-                client,
-                joined,
-                Reporter(),
-                unfinished=joined.take_unfinished,
-                selection=selection,
-                wanted=wanted,
-                stops=False,
-                sleep=sleep,
-            )
+            wait(record, client, view, Reporter(), stops=False, sleep=self.sleep)
             joined.flush()
-            put(None)
+            self.put(None)
         except _Closed:
             pass
         except Exception as exc:  # noqa: BLE001 - it is raised in the thread of the caller
-            put(exc)
+            self.put(exc)
 
+
+def follow_lines(
+    record: Record, client: Client, wanted: Wanted, selection: Selection = ALL
+) -> Iterator[LogLine]:
+    """Yield the lines of a run that another thread follows, which waits while QUEUED lines are not taken."""
+    handover = _Handover()
     # A daemon: an iterator that was never closed must not keep the process alive.
-    thread = threading.Thread(target=follow_streams, name=f"logs of {record.run}", daemon=True)
+    thread = threading.Thread(
+        target=handover.follow,
+        args=(record, client, wanted, selection),
+        name=f"logs of {record.run}",
+        daemon=True,
+    )
     thread.start()
     try:
-        while (line := lines.get()) is not None:
+        while (line := handover.lines.get()) is not None:
             if isinstance(line, BaseException):
                 raise line
             yield line
     finally:
         # The thread ends at its next line or pause; a connection that hangs is given up by its own time limit.
-        closed.set()
+        handover.closed.set()
         thread.join()

@@ -27,75 +27,101 @@ from runspec_jobs.state.run_record import Record
 Show = Callable[[follow.Line], None]
 
 
+@dataclass(frozen=True)
+class View:
+    """Who gets the lines of a run, and which: those of *selection* in the streams that are *wanted*.
+
+    *unfinished* gets the current text of lines that have not ended.
+    """
+
+    show: Show
+    unfinished: Show | None = None
+    selection: select.Selection = select.ALL
+    wanted: follow.Wanted = follow.accept_every
+
+
 def wait(
     record: Record,
     client: Client,
-    show: Show,
+    view: View,
     reporter: Reporter,
     *,
     watcher: Watcher = SILENT,
-    unfinished: Show | None = None,
-    selection: select.Selection = select.ALL,
-    wanted: follow.Wanted = follow.accept_every,
     timeout_s: float | None = None,
     answered: bool = False,
     stops: bool = True,
     publishes: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Status:
-    """Show every line of a run until it has ended, note its status in the journal, and return it.
+    """Show the lines of *view* until a run has ended, note its status in the journal, and return it.
 
-    Only lines of *selection* are shown; *unfinished* gets the current text of those that have not ended. *watcher* gets
-    each status, and each number of the metric. With *stops*, tasks are stopped as the metric of the spec demands; with
-    *publishes*, outputs get their plain names if the last agent of the run could not give them. *answered* is true if
-    the service has just answered for this run. Raises TimedOut if the run does not end within *timeout_s*; the run goes
-    on then.
+    *watcher* gets each status, and each number of the metric. With *stops*, tasks are stopped as the metric of the spec
+    demands; with *publishes*, outputs get their plain names if the last agent of the run could not give them.
+    *answered* is true if the service has just answered for this run. Raises TimedOut if the run does not end within
+    *timeout_s*; the run goes on then.
     """
-    spec = record.spec if stops else clients.read_spec(record)
-    metric = None if spec is None else spec.metric
-    keeps = wanted is follow.accept_every
-    keeper = attempt_history.Keeper(record, time.time)
     if not (whole := is_whole(record)):
         reporter.note(f"{record.run}: {status_of.explain_unfinished(record.read_memory())}")
-    try:
-        with (
-            early_stop.make_stopper(
-                record, client, metric if stops else None, reporter.wait
-            ) as stopper,
-            metric_watch.watch_metric(metric, _share_collector(stopper), watcher.metric) as watch,
-            note_job_goes_on(record),
-            select.Selector(selection, show, unfinished) as selector,
-        ):
-            observer = _Observer(record, watcher, keeper, watch, selector, stopper, keeps=keeps)
-            status = follow.follow(
-                client,
-                record.run,
-                # Without a choice and a metric, lines need no second look.
-                show if selection.is_all and metric is None else observer.take_line,
-                wanted,
-                unfinished=selector.take_unfinished if unfinished else None,
-                timed=selection.needs_times,
-                caught_up=selector.catch_up,
-                waits=lambda why: reporter.note(f"{record.run} {why}"),
-                tell=reporter.wait,
-                timeout_s=timeout_s,
-                answered=answered,
-                reconcile=clients.make_reconciler(client, record.run),
-                seen=observer.take_status,
-                sleep=early_stop.watch_sleep(sleep, stopper),
-            )
-    except TimedOut as exc:
-        raise TimedOut(exc.message, suggest_commands(record.run)) from None
+    with _observe(record, client, view, watcher, reporter.wait, stops=stops) as observer:
+        status = follow.follow(
+            client,
+            record.run,
+            # Without a choice and a metric, lines need no second look.
+            observer.take_line if observer.needs_lines else view.show,
+            view.wanted,
+            unfinished=observer.selector.take_unfinished if view.unfinished else None,
+            timed=view.selection.needs_times,
+            caught_up=observer.selector.catch_up,
+            waits=lambda why: reporter.note(f"{record.run} {why}"),
+            tell=reporter.wait,
+            timeout_s=timeout_s,
+            answered=answered,
+            reconcile=clients.make_reconciler(client, record.run),
+            seen=observer.take_status,
+            sleep=early_stop.watch_sleep(sleep, observer.stopper),
+        )
     with record.open_journal(reporter.wait) as journal:
         # The journal is read under the lock: `cancel` or `destroy` may have ended the run while it was followed.
         if status.state is State.GONE and journal.memory.want != "run":
             status = read_ended_status(journal.memory)
-        if keeps:
-            watch.keep(journal)
+        if observer.keeps:
+            observer.watch.keep(journal)
         note_followed(record.run, journal, status, whole)
         if publishes and record.spec.outputs:
             publish.publish_ended(journal, record.run, client, status, reporter.wait)
     return status
+
+
+@contextlib.contextmanager
+def _observe(
+    record: Record,
+    client: Client,
+    view: View,
+    watcher: Watcher,
+    tell: Callable[[str], None],
+    *,
+    stops: bool,
+) -> Iterator[_Observer]:
+    """Yield what takes the lines and states of a run, until the block that follows it ends.
+
+    Adds to errors of the block that the job goes on.
+    """
+    spec = record.spec if stops else clients.read_spec(record)
+    metric = None if spec is None else spec.metric
+    keeper = attempt_history.Keeper(record, time.time)
+    try:
+        with (
+            early_stop.make_stopper(record, client, metric if stops else None, tell) as stopper,
+            metric_watch.watch_metric(metric, _share_collector(stopper), watcher.metric) as watch,
+            note_job_goes_on(record),
+            select.Selector(view.selection, view.show, view.unfinished) as selector,
+        ):
+            # The metric of some streams alone is not that of the run.
+            keeps = view.wanted is follow.accept_every
+            needs_lines = metric is not None or not view.selection.is_all
+            yield _Observer(record, watcher, keeper, watch, selector, stopper, needs_lines, keeps)
+    except TimedOut as exc:
+        raise TimedOut(exc.message, suggest_commands(record.run)) from None
 
 
 @dataclass(frozen=True)
@@ -108,6 +134,7 @@ class _Observer:
     watch: metric_watch.MetricWatch
     selector: select.Selector
     stopper: early_stop.Stopper | None
+    needs_lines: bool
     keeps: bool
 
     def take_line(self, line: follow.Line) -> None:

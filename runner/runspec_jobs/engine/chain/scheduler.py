@@ -269,7 +269,7 @@ class Scheduler:
             status = waiting.wait(
                 begun.record,
                 begun.client or clients.connect(begun.record)[1],
-                joined,
+                waiting.View(joined),
                 self.listener.reporter,
                 answered=begun.client is not None,
                 publishes=True,
