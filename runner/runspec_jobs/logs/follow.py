@@ -8,28 +8,18 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 
-from runspec_jobs.errors import RunspecError, TimedOut, Unavailable
-from runspec_jobs.logs.outage import Outage, Start, make_pauses, start_call
+from runspec_jobs.errors import RunspecError, Unavailable
+from runspec_jobs.logs.outage import Outage, Start, start_call
+from runspec_jobs.logs.read_pauses import ReadPauses, Sleep, make_rests
 from runspec_jobs.provider import Client, State, Status, SupportsLogs, SupportsLogTimes
 from runspec_jobs.provider.streams.log_streams import Chunk, Stream, TimedChunk
 
-FIRST_PAUSE_S = 0.01
-LONGEST_PAUSE_S = 1.0
-STEADY_PAUSE_S = 0.1  # a delay that readers do not notice
-# Reading logs takes processor time from a job on this machine, so pauses grow with the time followed, up to a limit.
-FOLLOWED_SHARE = 200
-QUIET_SHARE = 10  # after a silence, the end is noticed late by at most a tenth of the silence
-QUIET_PAUSE_S = 0.5  # so that a line of a job on this machine is shown within a second
 STATE_SHARE = 10  # a request for the state is followed by a pause of this many times its duration,
 STATE_CAP_S = 2.0  # but of this length at most
 BRIEFLY_S = 0.3  # how long each pass over the logs waits for the state: most answers take less
-FIRST_REST_S = (
-    0.05  # before the first repeated read of a log that is not complete at the end of its run
-)
 LINE_BYTES = 1 << 20  # a longer line is yielded in parts
 UNFINISHED_BYTES = 4096  # the most bytes kept of a line that has not ended
 
-Sleep = Callable[[float], None]
 Wanted = Callable[[Stream], bool]
 Timer = Callable[[Stream, str | None], TimedChunk]
 
@@ -191,14 +181,8 @@ def follow(
     following.timer = get_timer(client) if timed else None
     # Logs are read in this thread, and the state is requested in another one.
     looks = Looks(following.look, start, clock)
-    started = shown_s = clock()  # *shown_s* is the time when a line was last shown
-    why = ""
-
-    def wait_for_logs(pause_s: float) -> None:
-        if timeout_s is not None and clock() - started > timeout_s:
-            raise TimedOut(f"{run} has ended, and its logs cannot be read after {timeout_s:g} s")
-        sleep(pause_s)
-
+    pauses = ReadPauses(run, following.source, timeout_s, sleep, clock)
+    note_waiting = _make_reason_reporter(waits)
     while True:
         status = looks.take_result(outage)
         for line in following.take_lines():
@@ -206,21 +190,24 @@ def follow(
         if status is not None:
             seen(status)
             if status.state.terminal:
-                following.finish(wait_for_logs)
+                following.finish(pauses.wait_for_rest)
                 caught_up()
                 return status
-            if status.state is State.WAITING and status.reason not in ("", why):
-                why = status.reason
-                waits(why)
-        shown = following.read(caught_up)
-        now = clock()
-        if timeout_s is not None and now - started > timeout_s:
-            raise TimedOut(f"{run} has not ended after {timeout_s:g} s; it goes on")
-        shown_s = now if shown else shown_s
-        # Short pauses while lines come, longer ones after a silence.
-        pause_s = _pause_s(now - started, now - shown_s)
-        pause_s = pause_s if shown else max(pause_s, _get_least_pause(following.source))
-        sleep(max(pause_s, outage.pause_s))
+            note_waiting(status)
+        pauses.pause(following.read(caught_up), outage)
+
+
+def _make_reason_reporter(waits: Callable[[str], None]) -> Callable[[Status], None]:
+    """Return a function that takes states of a run, and calls *waits* with each new reason why it waits."""
+    before = ""
+
+    def note(status: Status) -> None:
+        nonlocal before
+        if status.state is State.WAITING and status.reason not in ("", before):
+            before = status.reason
+            waits(before)
+
+    return note
 
 
 class Looks:
@@ -323,10 +310,10 @@ class Following:
                 pass
             return any(reader.more for reader in self._readers.values())
 
-        waits = make_pauses(FIRST_REST_S, LONGEST_PAUSE_S)
+        rests = make_rests()
         # Services deliver the last lines of a log some seconds after the end of the job.
         while self.outage.call_until_answered("logs", read_rest, sleep):
-            sleep(next(waits))
+            sleep(next(rests))
         for reader in self._readers.values():
             for line in reader.flush():
                 self.show(line)
@@ -348,17 +335,6 @@ class Following:
                     yield count
 
 
-def _pause_s(followed_s: float, quiet_s: float) -> float:
-    """Return the pause before the next pass, from the time followed and the time since the last line."""
-    least_s = max(FIRST_PAUSE_S, min(followed_s / FOLLOWED_SHARE, STEADY_PAUSE_S))
-    return min(max(quiet_s / QUIET_SHARE, least_s), QUIET_PAUSE_S)
-
-
-def _get_least_pause(source: SupportsLogs) -> float:
-    """Return the least pause that the service asks for; a provider that reads logs from this machine needs none."""
-    return source.poll_s if source.poll_s >= LONGEST_PAUSE_S else 0.0
-
-
 def read_everything(
     client: Client, run: str, wanted: Wanted, *, timed: bool = False, sleep: Sleep = time.sleep
 ) -> Iterator[Line]:
@@ -369,10 +345,10 @@ def read_everything(
     times = get_timer(client) if timed else None
     for stream in get_log_client(client).streams(run):
         if wanted(stream):
-            reader, waits = Reader(stream, times), make_pauses(FIRST_REST_S, LONGEST_PAUSE_S)
+            reader, rests = Reader(stream, times), make_rests()
             yield from reader.read_lines()
             while reader.more:
-                sleep(next(waits))
+                sleep(next(rests))
                 yield from reader.read_lines()
             yield from reader.flush()
 
