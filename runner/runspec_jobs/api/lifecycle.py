@@ -472,9 +472,7 @@ class Run:
         *force* is true, files of the user would be replaced, and RemoteError if a file does not have the content that
         was saved.
         """
-        if not self.record.spec.outputs:
-            message = f"{self.id} has no outputs: its spec names none"
-            raise UsageError(message, f"runspec logs {self.id} shows what it printed")
+        self._demand_outputs()
         self.demand_node(None, task)
         if best:
             task = self.find_best_task()
@@ -550,6 +548,11 @@ class Run:
             if number is not None and not 0 <= number < count:
                 many = f"{count} {noun}s, numbered from 0" if count > 1 else f"only {noun} 0"
                 raise UsageError(f"there is no {noun} {number}", f"the run has {many}")
+
+    def _demand_outputs(self) -> None:
+        if not self.record.spec.outputs:
+            message = f"{self.id} has no outputs: its spec names none"
+            raise UsageError(message, f"runspec logs {self.id} shows what it printed")
 
     def _choose_streams(self, node: int | None, task: int | None) -> log.Wanted:
         self.demand_node(node, task)

@@ -154,27 +154,17 @@ def estimate(
     >>> estimate(Offer((), why="the queue chooses them"), work, "aws-batch", {}).unbounded
     'the queue chooses them'
     """
-    machines = [_add_price(machine, profile_prices, listed, work) for machine in offer.machines]
-    if not machines and provider in profile_prices:
-        machines = [
-            PricedMachine(f"a node of {provider}", profile_prices[provider], "the profile's price")
-        ]
+    machines = _price_machines(offer, work, provider, profile_prices, listed)
     prices = {machine.name: machine.usd_hour for machine in machines}
     known = {name: usd for name, usd in prices.items() if usd is not None}
-    # One unknown price makes the bound unknown: the service may choose that machine.
-    most = max(known.values()) if known and len(known) == len(prices) else None
+    complete = _demand_all_known(prices)
+    spot = _demand_all_known({machine.name: machine.spot_usd_hour for machine in machines})
     counts = {name: _count_machines(name, work, offer) for name in prices}
     caveat = offer.caveat or _explain_more_attempts(offer, work)
     work = work._replace(attempts=offer.attempts or count_most_attempts(work))
+    most = max(complete.values(), default=None)
     bound, unbounded = _compute_bound(work, most, offer, machines)
     fewest, at_once = next(iter(counts.values()), _count_machines("", work, offer))
-    spot = {
-        machine.name: machine.spot_usd_hour
-        for machine in machines
-        if machine.spot_usd_hour is not None
-    }
-    # The same holds for spot prices.
-    spot = spot if len(spot) == len(prices) else {}
     at_spot, _ = _compute_bound(work, max(spot.values(), default=None), offer, machines)
     return Estimate(
         machines,
@@ -183,7 +173,7 @@ def estimate(
         at_once,
         fewest,
         min((usd * counts[name][0] for name, usd in known.items()), default=None),
-        None if most is None else max(usd * counts[name][1] for name, usd in known.items()),
+        max((usd * counts[name][1] for name, usd in complete.items()), default=None),
         bound,
         unbounded,
         offer.standing,
@@ -193,6 +183,29 @@ def estimate(
         at_spot,
         listed.date,
     )
+
+
+def _price_machines(
+    offer: Offer,
+    work: Work,
+    provider: str,
+    profile_prices: Mapping[str, float],
+    listed: ListedPrices,
+) -> list[PricedMachine]:
+    """Return the machines of *offer* with their prices; without any, a node of *provider* if the profile prices it."""
+    if not offer.machines and provider in profile_prices:
+        usd = profile_prices[provider]
+        return [PricedMachine(f"a node of {provider}", usd, "the profile's price")]
+    return [_add_price(machine, profile_prices, listed, work) for machine in offer.machines]
+
+
+def _demand_all_known(prices: Mapping[str, float | None]) -> dict[str, float]:
+    """Return *prices* if all are known, and none otherwise.
+
+    One unknown price makes the most that a job can cost unknown: the service may choose that machine.
+    """
+    known = {name: usd for name, usd in prices.items() if usd is not None}
+    return known if len(known) == len(prices) else {}
 
 
 def _count_machines(name: str, work: Work, offer: Offer) -> tuple[int, int]:

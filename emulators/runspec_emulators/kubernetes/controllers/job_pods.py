@@ -24,6 +24,21 @@ def create(
 
     *counts* are the failures of its index until now, and those that were ignored.
     """
+    made = _make_pod(job, index, counts)
+    try:
+        pod = objects.add(world, PODS, made, job["metadata"]["namespace"])
+    except ServiceError as exc:
+        world.add_event(
+            job, JOBS, "Warning", "FailedCreate", f"Error creating: {exc.message}", SOURCE
+        )
+        return exc
+    message = f"Created pod: {pod['metadata']['name']}"
+    world.add_event(job, JOBS, "Normal", "SuccessfulCreate", message, SOURCE)
+    return None
+
+
+def _make_pod(job: Object, index: int | None, counts: tuple[int, int] | None) -> Object:
+    """Return a pod of the template of a job, with what tells the controller whose it is."""
     meta, template = job["metadata"], copied(job["spec"]["template"])
     labels = template["metadata"].get("labels") or {}
     annotations = template["metadata"].get("annotations") or {}
@@ -39,6 +54,14 @@ def create(
         annotations[FAILURES] = str(counts[0])
         if counts[1]:
             annotations[IGNORED] = str(counts[1])
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": meta["name"],
+        "uid": meta["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
     made: Object = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -47,31 +70,13 @@ def create(
             "labels": labels,
             "annotations": annotations,
             "finalizers": [*(template["metadata"].get("finalizers") or ()), TRACKING],
-            "ownerReferences": [
-                {
-                    "apiVersion": "batch/v1",
-                    "kind": "Job",
-                    "name": meta["name"],
-                    "uid": meta["uid"],
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
+            "ownerReferences": [owner],
         },
         "spec": spec,
     }
     if not annotations:
         del made["metadata"]["annotations"]
-    try:
-        pod = objects.add(world, PODS, made, meta["namespace"])
-    except ServiceError as exc:
-        world.add_event(
-            job, JOBS, "Warning", "FailedCreate", f"Error creating: {exc.message}", SOURCE
-        )
-        return exc
-    message = f"Created pod: {pod['metadata']['name']}"
-    world.add_event(job, JOBS, "Normal", "SuccessfulCreate", message, SOURCE)
-    return None
+    return made
 
 
 def _add_index(container: Object) -> None:

@@ -53,12 +53,7 @@ def fetch(
         try:
             wanted = {choose_path(target, file, layout): file for file in files}
             _demand_free(wanted, brought, run, force=force)
-            timed = _expect_files(wanted)
-            with written_files.record_writing(target, "fetch", run, timed, wanted) as begins:
-                try:
-                    _bring(files, target, layout, brought, begins, move)
-                finally:
-                    written_files.note(target, "fetch", run, brought)
+            _bring_recorded(files, wanted, run, target, layout, brought, move)
             break
         except (RemoteError, Conflict, FileNotFoundError):
             again = choose()
@@ -148,6 +143,24 @@ def _choose_save(
         hint = f"saves that exist: {there}" if there else NO_SAVE
         raise UsageError(f"{run} has no save number {save}", hint)
     return of_save
+
+
+def _bring_recorded(
+    files: Sequence[OutputFile],
+    wanted: Mapping[Path, OutputFile],
+    run: str,
+    target: Path,
+    layout: Layout,
+    brought: dict[Path, OutputFile],
+    move: Progress,
+) -> None:
+    """Copy *files*, and record in *target* which files are those of *run*, even if copying fails midway."""
+    timed = _expect_files(wanted)
+    with written_files.record_writing(target, "fetch", run, timed, wanted) as begins:
+        try:
+            _bring(files, target, layout, brought, begins, move)
+        finally:
+            written_files.note(target, "fetch", run, brought)
 
 
 def _bring(
