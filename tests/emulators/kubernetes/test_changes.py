@@ -16,6 +16,9 @@ JSON_PATCH = "application/json-patch+json"
 M = f"{MAPS_PATH}/m"
 
 
+OTHER = "11111111-1111-1111-1111-111111111111"
+
+
 @pytest.fixture
 def kept(bench: Bench) -> Bench:
     meta = {"name": "m", "labels": {"a": "1", "b": "2"}}
@@ -51,6 +54,13 @@ def test_a_strategic_patch_merges_lists_by_their_keys(bench: Bench) -> None:
 
     (container,) = value["spec"]["containers"]
     assert (status, container["image"], container["name"]) == (200, "y", "job")
+
+
+def test_a_patch_of_an_object_that_was_made_again_is_a_conflict(kept: Bench) -> None:
+    stale = {"metadata": {"uid": OTHER, "resourceVersion": "1"}}
+
+    assert kept.call("PATCH", M, stale, MERGE)[0] == 409
+    assert kept.call("PATCH", M, {"metadata": {"uid": OTHER}}, MERGE)[0] == 422
 
 
 def test_a_patch_of_a_stale_version_is_a_conflict(kept: Bench) -> None:

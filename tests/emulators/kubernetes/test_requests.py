@@ -6,9 +6,21 @@ from typing import Any
 
 import pytest
 
+from runspec_emulators.kubernetes.api import names
 from tests.emulators.kubernetes.bench import JOBS_PATH, MAPS_PATH, Bench, indexed, job
 
 STRICT = "?fieldValidation=Strict"
+# Limits that hold with more completions than 100,000: pkg/apis/batch/validation/validation.go
+MANY = {"completionMode": "Indexed", "completions": 100_001, "backoffLimitPerIndex": 0}
+ABOVE = "when completions are above 100000 and used with backoff limit per index"
+EVERY = 'which means "match all values and all keys"'
+TWICE = {"operator": "In", "values": [3, 3]}
+
+
+def tolerating(toleration: dict[str, str]) -> dict[str, Any]:
+    """Return the template of a job with that toleration."""
+    (pod,) = job()["spec"]["template"].values()
+    return {"spec": {**pod, "tolerations": [toleration]}}
 
 
 def test_unknown_and_duplicate_fields_are_refused_where_that_is_asked_for(bench: Bench) -> None:
@@ -56,6 +68,46 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "activeDeadlineSeconds",
         "Invalid value: -1: must be greater than or equal to 0",
     ),
+    (
+        {**MANY},
+        "maxFailedIndexes",
+        "Required value: must be specified when completions is above 100000",
+    ),
+    (
+        {**MANY, "maxFailedIndexes": 10_001},
+        "maxFailedIndexes",
+        f"Invalid value: 10001: must be less than or equal to 10000 {ABOVE}",
+    ),
+    (
+        {**MANY, "maxFailedIndexes": 1, "parallelism": 10_001},
+        "parallelism",
+        f"Invalid value: 10001: must be less than or equal to 10000 {ABOVE}",
+    ),
+    (
+        {"podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": TWICE}]}},
+        "podFailurePolicy.rules[0].onExitCodes.values[1]",
+        "Duplicate value: 3",
+    ),
+    (
+        {"template": {"metadata": {"annotations": {"a b": ""}}, **job()["spec"]["template"]}},
+        "template.metadata.annotations",
+        f'Invalid value: "a b": {names.NAME_WRONG}',
+    ),
+    (
+        {"template": tolerating({"value": "x"})},
+        "template.spec.tolerations[0].operator",
+        f'Invalid value: "": operator must be Exists when `key` is empty, {EVERY}',
+    ),
+    (
+        {"template": tolerating({"key": "a b", "operator": "Exists"})},
+        "template.spec.tolerations[0].key",
+        f'Invalid value: "a b": {names.NAME_WRONG}',
+    ),
+    (
+        {"template": tolerating({"key": "k", "value": "a b"})},
+        "template.spec.tolerations[0].operator",
+        f'Invalid value: "a b": {names.VALUE_WRONG}',
+    ),
 ]
 
 
@@ -75,7 +127,10 @@ def test_the_name_of_an_indexed_job_leaves_room_for_its_index(bench: Bench) -> N
     assert bench.call("POST", JOBS_PATH, indexed("a" * 61, 10))[0] == 201
     status, value = bench.call("POST", JOBS_PATH, indexed("b" * 61, 11))
 
-    assert (status, value["details"]["causes"][0]["field"]) == (422, "metadata.name")
+    (cause,) = value["details"]["causes"]
+    why = f"will not able to create pod with invalid DNS label: {'b' * 61}-10"
+    assert (status, cause["field"]) == (422, "metadata.name")
+    assert cause["message"] == f'Invalid value: "{"b" * 61}": {why}'
 
 
 def test_a_name_is_taken_once(bench: Bench) -> None:

@@ -1,6 +1,7 @@
 """What admits new objects: priorities, limit ranges, pod security standards and quotas.
 
 https://kubernetes.io/docs/concepts/security/pod-security-standards/,
+https://github.com/kubernetes/pod-security-admission/tree/master/policy,
 https://kubernetes.io/docs/concepts/policy/resource-quotas/, https://kubernetes.io/docs/concepts/policy/limit-range/
 """
 
@@ -32,6 +33,7 @@ VOLUMES = {
     "downwardAPI",
     "emptyDir",
     "ephemeral",
+    "image",
     "persistentVolumeClaim",
     "projected",
     "secret",

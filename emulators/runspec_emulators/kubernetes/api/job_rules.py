@@ -1,6 +1,7 @@
 """What jobs may be, and which of their fields can change.
 
-https://kubernetes.io/docs/concepts/workloads/controllers/job/ and the descriptions of JobSpec's fields in the OpenAPI.
+https://kubernetes.io/docs/concepts/workloads/controllers/job/, the descriptions of JobSpec's fields in the OpenAPI, and
+https://github.com/kubernetes/kubernetes/blob/master/pkg/apis/batch/validation/validation.go
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from runspec_emulators.kubernetes.errors import Cause
 Object = dict[str, Any]
 IMMUTABLE = "field is immutable"
 MOST_PARALLEL = 100_000  # "`.spec.parallelism` must be less than or equal to 10^5"
+MANY, MOST_OF_MANY = 100_000, 10_000  # with more completions, what parallelism may be
 COUNTS = (
     "parallelism completions backoffLimit backoffLimitPerIndex maxFailedIndexes ttlSecondsAfterFinished "
     "activeDeadlineSeconds"
@@ -39,8 +41,10 @@ def check(value: Object) -> Iterator[Cause]:
     if template is None:
         return
     pod, at = template["spec"], "spec.template.spec"
-    yield from names.check_labels(
-        template["metadata"].get("labels") or {}, "spec.template.metadata.labels"
+    meta = template["metadata"]
+    yield from names.check_labels(meta.get("labels") or {}, "spec.template.metadata.labels")
+    yield from names.check_annotations(
+        meta.get("annotations") or {}, "spec.template.metadata.annotations"
     )
     yield from pod_rules.check_spec(pod, at, ("Never", "OnFailure"))
     policy = spec.get("podFailurePolicy")
@@ -80,12 +84,20 @@ def _indexed(spec: Object, name: str) -> Iterator[Cause]:
             spec["maxFailedIndexes"],
             "must be less than or equal to completions",
         )
+    if completions > MANY and "backoffLimitPerIndex" in spec:
+        if "maxFailedIndexes" not in spec:
+            why = f"must be specified when completions is above {MANY}"
+            yield errors.required("spec.maxFailedIndexes", why)
+        for field in ("parallelism", "maxFailedIndexes"):
+            if spec.get(field, 0) > MOST_OF_MANY:
+                why = f"when completions are above {MANY} and used with backoff limit per index"
+                why = f"must be less than or equal to {MOST_OF_MANY} {why}"
+                yield errors.wrong(f"spec.{field}", spec[field], why)
     # "Pod hostnames take the form $(job-name)-$(index)"
-    last = f"{name}-{completions - 1}" if completions > 0 else name
-    for problem in names.label_problems(last) if name else ():
-        yield errors.wrong(
-            "metadata.name", name, f"will not able to create pod with invalid DNS label: {problem}"
-        )
+    last = f"{name}-{completions - 1}"
+    if name and completions > 0 and any(names.label_problems(last)):
+        why = f"will not able to create pod with invalid DNS label: {last}"
+        yield errors.wrong("metadata.name", name, why)
 
 
 def _per_index(spec: Object, indexed: bool) -> Iterator[Cause]:
@@ -119,14 +131,13 @@ def _rule(rule: Object, at: str, spec: Object, containers: list[Any]) -> Iterato
         yield Cause(
             "FieldValueTooMany", place, f"Too many: {len(values)}: must have at most 255 items"
         )
-    elif len(set(values)) < len(values):
-        yield Cause(
-            "FieldValueDuplicate", place, f"Duplicate value: {max(values, key=values.count)}"
-        )
-    elif values != sorted(values):
+    for number, value in enumerate(values):
+        if value == 0 and codes.get("operator") == "In":
+            yield errors.wrong(f"{place}[{number}]", 0, "must not be 0 for the In operator")
+        if value in values[:number]:
+            yield Cause("FieldValueDuplicate", f"{place}[{number}]", f"Duplicate value: {value}")
+    if values != sorted(values):
         yield errors.wrong(place, values, "must be ordered")
-    if 0 in values and codes.get("operator") == "In":
-        yield errors.wrong(f"{place}[{values.index(0)}]", 0, "must not be 0 for the In operator")
     name = codes.get("containerName")
     if name is not None and name not in containers:
         yield errors.wrong(

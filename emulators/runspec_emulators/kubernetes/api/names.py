@@ -96,14 +96,20 @@ def key_problems(key: str) -> Iterator[str]:
         yield NAME_WRONG
 
 
+def value_problems(value: str) -> Iterator[str]:
+    """Yield what keeps a text from being the value of a label."""
+    if len(value) > 63:
+        yield too_long(63)
+    if not re.fullmatch(_VALUE, value):
+        yield VALUE_WRONG
+
+
 def check_labels(labels: Mapping[str, str], field: str) -> Iterator[Cause]:
     for key, value in labels.items():
         for problem in key_problems(key):
             yield errors.wrong(field, key, problem)
-        if len(value) > 63:
-            yield errors.wrong(field, value, too_long(63))
-        if not re.fullmatch(_VALUE, value):
-            yield errors.wrong(field, value, VALUE_WRONG)
+        for problem in value_problems(value):
+            yield errors.wrong(field, value, problem)
 
 
 def check_metadata(kind: str, meta: Mapping[str, Any]) -> Iterator[Cause]:
@@ -118,13 +124,17 @@ def check_metadata(kind: str, meta: Mapping[str, Any]) -> Iterator[Cause]:
         if finalizer not in FINALIZERS and "/" not in finalizer:
             yield errors.wrong(f"metadata.finalizers[{number}]", finalizer, FINALIZER_WRONG)
     yield from check_labels(meta.get("labels") or {}, "metadata.labels")
-    annotations = meta.get("annotations") or {}
+    yield from check_annotations(meta.get("annotations") or {}, "metadata.annotations")
+
+
+def check_annotations(annotations: Mapping[str, str], field: str) -> Iterator[Cause]:
     for key in annotations:
         for problem in key_problems(key.lower()):
-            yield errors.wrong("metadata.annotations", key, problem)
+            yield errors.wrong(field, key, problem)
     if sum(len(k) + len(v.encode()) for k, v in annotations.items()) > ANNOTATIONS:
-        message = f"Too long: may not be more than {ANNOTATIONS} bytes"
-        yield Cause("FieldValueTooLong", "metadata.annotations", message)
+        yield Cause(
+            "FieldValueTooLong", field, f"Too long: may not be more than {ANNOTATIONS} bytes"
+        )
 
 
 def check_keys(data: Mapping[str, Any], field: str) -> Iterator[Cause]:

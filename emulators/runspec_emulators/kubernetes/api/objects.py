@@ -34,7 +34,14 @@ from runspec_emulators.kubernetes.resources import (
     SECRETS,
     Resource,
 )
-from runspec_emulators.kubernetes.world import Object, World, copied, is_terminating, now
+from runspec_emulators.kubernetes.world import (
+    Object,
+    World,
+    copied,
+    is_terminating,
+    now,
+    set_condition,
+)
 
 JSON = "application/json"
 MOST_DATA = 1024 * 1024  # bytes of a ConfigMap or a Secret
@@ -216,11 +223,20 @@ def patch(world: World, request: Request) -> Object:
     patched = patches.apply(request.resource.names.kind, kind, before, request.json())
     value, causes = decoding.decode(request, patched)
     decoding.check_name(request, value)
+    _check_version(
+        request, before, value
+    )  # before all else: Update in pkg/registry/generic/registry/store.go
     uid = value["metadata"].get("uid")
     if uid != before["metadata"]["uid"]:
         cause = errors.wrong("metadata.uid", uid, "field is immutable")
         raise errors.invalid(request.resource.names, request.name, [cause])
     return _replace(world, request, before, value, causes)
+
+
+def _check_version(request: Request, before: Object, value: Object) -> None:
+    known = (None, "", "0", before["metadata"]["resourceVersion"])
+    if value["metadata"].get("resourceVersion") not in known:
+        raise errors.conflict(request.resource.names, request.name, errors.MODIFIED)
 
 
 def _replace(
@@ -231,8 +247,7 @@ def _replace(
     if meta.get("uid", old["uid"]) != old["uid"]:
         why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {old['uid']}"
         raise errors.conflict(resource.names, request.name, why)
-    if meta.get("resourceVersion") not in (None, "", "0", old["resourceVersion"]):
-        raise errors.conflict(resource.names, request.name, errors.MODIFIED)
+    _check_version(request, before, value)
     meta["resourceVersion"] = old["resourceVersion"]
     for name in SERVER_SETS:
         meta.pop(name, None)
@@ -272,8 +287,7 @@ def _check_update(resource: Resource, value: Object, before: Object) -> Iterator
     elif resource is PODS and _frozen(value["spec"]) != _frozen(before["spec"]):
         yield errors.not_allowed("spec", POD_CHANGES)
     elif resource in (SECRETS, CONFIG_MAPS) and before.get("immutable"):
-        fields = ("data", "binaryData", "immutable")
-        for field in fields:
+        for field in ("data", "binaryData", "immutable"):
             if value.get(field) != before.get(field):
                 yield errors.not_allowed(field, "field is immutable when `immutable` is set")
     if resource is SECRETS and value.get("type") != before.get("type"):
@@ -330,8 +344,6 @@ def evict(world: World, request: Request) -> Object:
     https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/,
     https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
     """
-    from runspec_emulators.kubernetes.world import set_condition
-
     value = read(world, request)
     options = request.json().get("deleteOptions") or {}
     message = "Eviction API: evicting"

@@ -71,10 +71,18 @@ def check_spec(spec: Object, at: str, restart: tuple[str, ...] = ()) -> Iterator
 
 def _tolerations(tolerations: list[Object], at: str) -> Iterator[Cause]:
     for number, toleration in enumerate(tolerations):
-        place = f"{at}[{number}]"
-        if toleration.get("operator") == "Exists" and toleration.get("value"):
+        place, key = f"{at}[{number}]", toleration.get("key", "")
+        operator, value = toleration.get("operator", ""), toleration.get("value", "")
+        for problem in names.key_problems(key) if key else ():
+            yield errors.wrong(f"{place}.key", key, problem)
+        if not key and operator != "Exists":
+            why = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+            yield errors.wrong(f"{place}.operator", operator, why)
+        if operator == "Exists" and value:
             why = "value must be empty when `operator` is 'Exists'"
             yield errors.wrong(f"{place}.operator", toleration, why)
+        elif operator != "Exists" and (problem := ";".join(names.value_problems(value))):
+            yield errors.wrong(f"{place}.operator", value, problem)
         effect = toleration.get("effect", "")
         if "tolerationSeconds" in toleration and effect != "NoExecute":
             why = "effect must be 'NoExecute' when `tolerationSeconds` is set"
