@@ -24,6 +24,7 @@ from runspec_jobs.provider import CredentialsError, NoAnswer, RemoteError
 Seen = TypeVar("Seen")
 
 VERSION = "7.4"
+UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)  # replies
 RETRIES = 6  # of requests that only read
 # https://learn.microsoft.com/azure/key-vault/general/rest-error-codes
 HINTS = Hints(
@@ -100,15 +101,15 @@ class KeyVault:
                 for row in self._list_rows(kind):
                     if kind == "secrets" or PURGEABLE in row["attributes"]["recoveryLevel"]:
                         name = row["id"].rpartition("/secrets/")[2].split("/")[0]
-                        yield name, row.get("tags") or {}
-            except (ValueError, LookupError, TypeError, AttributeError) as exc:
+                        yield name, dict(row.get("tags") or {})
+            except UNREADABLE as exc:
                 raise NoAnswer(f"list the secrets of {self.url}: the reply was cut off") from exc
 
     def _list_rows(self, kind: str) -> Iterator[Any]:
         path: str | None = f"/{kind}?api-version={VERSION}"
         while path:
             answer = self._request("GET", path).json()
-            yield from answer["value"]
+            yield from answer["value"] or ()
             # As it is written, because a decoded mark of a page is another one.
             query = urlsplit(answer.get("nextLink") or "").query
             path = f"/{kind}?{query}" if query else None
@@ -171,5 +172,5 @@ class KeyVault:
 def _read_level(response: Any, name: str) -> str:
     try:
         return str(response.json()["attributes"]["recoveryLevel"])
-    except (ValueError, LookupError, TypeError) as exc:
+    except UNREADABLE as exc:
         raise NoAnswer(f"delete the secret {name}: the reply was cut off") from exc

@@ -18,6 +18,8 @@ from tests.support.http_server import ReceivedRequest, Reply, Server
 pytestmark = pytest.mark.process
 
 VALUE = "s3cret"
+DEEP = b"[" * 100_000
+TAGS = b'{"value": [{"id": "a", "tags": [1]}]}'
 LEVEL = {"attributes": {"recoveryLevel": "Recoverable+Purgeable"}}
 
 
@@ -145,14 +147,16 @@ def test_a_vault_with_purge_protection_is_not_asked_to_purge() -> None:
 
 
 @pytest.mark.parametrize(
-    "reply", [b"", b"{", b"[]", b"null", b'{"attributes": null}', b'{"attributes": {"a": 1}}']
+    "reply", [b"", b"{", b"[]", b"null", b'{"attributes": null}', b'{"attributes": {"a": 1}}', DEEP]
 )
 def test_a_reply_to_a_deletion_that_lacks_something_is_none(reply: bytes) -> None:
     with Answers(delete_secrets=[(200, reply)]) as server, pytest.raises(NoAnswer, match="cut off"):
         server.vault().delete("a")
 
 
-@pytest.mark.parametrize("reply", [b"", b"{", b"[]", b"{}", b'{"value": [{}]}', b'{"value": 1}'])
+@pytest.mark.parametrize(
+    "reply", [b"", b"{", b"[]", b"{}", b'{"value": [{}]}', b'{"value": 1}', TAGS, DEEP]
+)
 def test_a_list_that_lacks_something_is_none(reply: bytes) -> None:
     with Answers(get_secrets=[(200, reply)]) as server, pytest.raises(NoAnswer, match="cut off"):
         list(server.vault().list())
