@@ -14,7 +14,7 @@ from runspec_aws.session import Session
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.store import run_secrets
 from runspec_aws.store.objects import Objects
-from runspec_jobs.provider import CredentialsError, Orphan, Request
+from runspec_jobs.provider import CredentialsError, Orphan, Request, State
 from runspec_jobs.provider.elastic_tasks import NOT_NEEDED
 
 SECOND = "a second job of the same run"
@@ -40,12 +40,12 @@ class Reconciler:
             self.jobs.stop(run, halted)
         waited = "terminated {} that waited for machines, because the elastic job is over"
         return [
-            *_lines("terminated {} of the same run", self._end_others(run)),
+            *_lines("terminated {} of the same run", self._end_others(run, record)),
             *_lines(waited, self._end_waiting(run, record)),
         ]
 
-    def _end_others(self, run: str) -> list[str]:
-        """Terminate all jobs of *run* except the one to use, after two listings: one may lack a new job."""
+    def _end_others(self, run: str, record: Mapping[str, Any]) -> list[str]:
+        """Terminate all jobs of *run* except those to use, after two listings: one may lack a new job."""
         now = self.jobs.session.clock.monotonic()
         next_s = self._next_s.get(run, now)
         if next_s is None or now < next_s:
@@ -54,15 +54,25 @@ class Reconciler:
         jobs = self.jobs.all_of(run)
         if jobs:
             self.jobs.remember(run, jobs[0]["jobId"])
-        alive = (job for job in jobs[1:] if not self.jobs.state_of(job).terminal)
-        return self._terminate((job["jobId"] for job in alive), SECOND)
+        alive = [job["jobId"] for job in jobs[1:] if not self.jobs.state_of(job).terminal]
+        if record.get("elastic"):
+            self.jobs.look_at_returns(run, record, every=True)
+            others = self.jobs.poller.describe(self.jobs.returns.others(run)).items()
+            alive += [name for name, job in others if not self.jobs.state_of(job).terminal]
+        return self._terminate(alive, SECOND)
 
     def _end_waiting(self, run: str, record: Mapping[str, Any]) -> list[str]:
         """Terminate the nodes of an elastic job that is over which still wait: machines would start for them."""
         job = self.jobs.job(run) if record.get("elastic") else None
-        if job is None or self.jobs.elastic_end(run, record, job) is None:
+        if job is None:
             return []
-        nodes = self.jobs.poller.describe([place.job for place in self.jobs.places(run, record)])
+        if self.jobs.elastic_end(run, record, job) is None:
+            if self.jobs.state_of(job) is State.CANCELLED and self.jobs.returns.of(run):
+                self.jobs.end(run)  # a node may have been asked for on another machine meanwhile
+            return []
+        places = self.jobs.places(run, record)
+        self.jobs.returns.call_off(run)
+        nodes = self.jobs.poller.describe(place.job for place in places if place.absent is None)
         waiting = (node["jobId"] for node in nodes.values() if node["status"] in QUEUED)
         return self._terminate(waiting, NOT_NEEDED)
 

@@ -17,7 +17,7 @@ from runspec_aws.session import Session
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.store import objects, publish
 from runspec_aws.store.layout import AGENT_SHA256
-from runspec_aws.task_stop import Releases
+from runspec_aws.task_stop import Releases, Sender
 from runspec_aws.timing import Clock, Timing
 from runspec_images.image_build import build_and_push
 from runspec_images.image_plan import BUILD
@@ -198,7 +198,7 @@ class AwsClient:
     def release(
         self, run: str, away: Collection[Seat], back: Collection[Seat], submits: Submits
     ) -> Released:
-        return self.releases.release(run, away)
+        return self.releases.release(run, away, back, Sender(submits, self.call))
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
         return self.jobs.changes(run)

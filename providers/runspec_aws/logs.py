@@ -44,12 +44,19 @@ class Logs:
             return []
         places, over = self.jobs.places(run, record), has_ended(job)
         if over:  # a node may have started and ended since the last request
-            self.jobs.poller.describe([p.job for p in places], anew=True)
+            known = self.jobs.returns.describe(places, anew=True)
+            over = all(map(has_ended, known.values()))
         for node in places:
-            known = self.jobs.poller.known(node.job)
-            if known and (streams := attempts(known)):
+            found = self._known(node)
+            if found and (streams := attempts(found)):
                 self._stream(run, node, record["log_group"]).know(streams, over=over)
         return [self._streams[key] for key in sorted(self._streams) if key[0] == run]
+
+    def _known(self, node: Place) -> Job:
+        """Return the latest description of a node, with its earlier jobs as they have ended."""
+        if node.earlier:
+            return self.jobs.returns.describe([node]).get(node.job, {})
+        return self.jobs.poller.known(node.job)
 
     def _stream(self, run: str, node: Place, group: str) -> CloudStream:
         key = (run, node.task, node.rank)

@@ -153,10 +153,13 @@ def done(capsys: Capture) -> dict[str, Any]:
     return found if found["state"] not in ("running", "waiting") else {}
 
 
-def test_nodes_that_are_given_back_end_and_cannot_come_back(
+def test_nodes_that_are_given_back_end_and_come_back_as_jobs_of_their_own(
     region: Region, tmp_path: Path, capsys: Capture
 ) -> None:
-    """Of three, one waits for a machine: it is called off, and of those that run, one saves and leaves."""
+    """Of three, one waits for a machine: it is called off, and of those that run, one saves and leaves.
+
+    Both come back. One is given back again, and all that is left of the array is: the job goes on without it.
+    """
     argv = sgd(tmp_path, 300, 0.5)
     write(
         "exec " + " ".join(argv),
@@ -176,22 +179,24 @@ def test_nodes_that_are_given_back_end_and_cannot_come_back(
         found = json.loads(capsys.readouterr().out)["size"]
         assert (found["asked"], found["present"]) == (size, size)
     assert [call["params"]["jobId"] for call in calls(region, "TerminateJob")] == [lost]
-    assert run(["resize", "job", "2"]) == 69
-    refused = capsys.readouterr().err
-    assert "cannot come back on AWS Batch" in refused
-    assert ", and then runspec apply job.yaml --resume, which has all nodes" in refused
+    region.control("PUT", "settings", {"capacity": "all"})
+    assert run(["resize", "job", "3"]) == 0
+    until(lambda: members(tmp_path, capsys) == [0, 1, 2], "all run again")
+    came = [job for job in jobs(region) if ":" not in job["id"]][1:]
+    assert sorted(job["name"].partition("_")[2] for job in came) == ["1_1", "2_1"]
+    assert run(["release", "job", "0", "2"]) == 0  # the array has ended then
+    until(lambda: members(tmp_path, capsys) == [1], "one of those that came back runs")
     (tmp_path / "pace").write_text("0")
     assert run(["logs", "-f", "job"]) == 0
 
     found = asked(capsys, "status")
-    assert [(n["rank"], n["state"]) for n in found["nodes"]] == [
-        (0, "succeeded"),
-        (1, "cancelled"),
-        (2, "cancelled"),
-    ]
-    assert {n["reason"] for n in found["nodes"]} == {"", AWAY}
+    said = [(n["rank"], n["state"], n["reason"], len(n["attempts"])) for n in found["nodes"]]
+    assert said == [(0, "cancelled", AWAY, 1), (1, "succeeded", "", 2), (2, "cancelled", AWAY, 2)]
+    assert [a["number"] for a in found["nodes"][2]["attempts"]] == [1, 2]
     assert (found["state"], found["exit_code"]) == ("succeeded", 0)
-    assert went(found["changes"], "left") == [(1, AWAY)]
+    assert sorted(went(found["changes"], "left")) == [(rank, AWAY) for rank in range(3)]
+    assert run(["logs", "job"]) == 0
+    assert capsys.readouterr().out.count("this node was released") == 3
     assert run(["fetch", "job", str(tmp_path / "fetched")]) == 0
     kept = json.loads((tmp_path / "fetched" / "out" / "state.json").read_text())
     alone = fixed(tmp_path, sgd(tmp_path, 300, 0), {})

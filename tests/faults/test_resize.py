@@ -8,6 +8,7 @@ that was given back was paid meanwhile, both have come back, and nothing is left
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NamedTuple
@@ -47,10 +48,10 @@ step=$(cat "${outputs.out}/step" 2>/dev/null || echo 0)
 
 
 class Hows(NamedTuple):
-    """How a cell is disturbed on the way *down*, and *up* if nodes come back: that is repeated here or *elsewhere*."""
+    """How a cell is disturbed on the way *down*, and on the way *up*, which is repeated here or *elsewhere*."""
 
     down: How
-    up: How | None
+    up: How
     elsewhere: bool = False
     verb: Sequence[str] = DOWN[0]
 
@@ -99,7 +100,7 @@ def adopt(world: World, run: str) -> dict[str, Any]:
 def paid(world: World) -> int:
     """Return how many nodes the service has a machine for, or looks for one."""
     if isinstance(world, AwsCloud):
-        return sum(":" in job["id"] for job in world.alive())
+        return sum(bool({":", "_"} & {*job["id"], *job["name"]}) for job in world.alive())
     if isinstance(world, AzureCloud):
         return len(world.alive())
     if isinstance(world, SlurmCloud):
@@ -152,20 +153,22 @@ def shrink(world: World, run: str, verb: Sequence[str], how: How) -> Iterator[st
 def give_back(world: World, run: str, how: Hows) -> Iterator[str]:
     yield from shrink(world, run, how.verb, how.down)
     world.await_truth(3)
-    if how.up is not None:
-        again = adopt(world, run) if how.elsewhere else None
-        yield from change(world, ["resize", run, "2"], how.up, again)
-        await_that(lambda: size(world, run) == (2, 2), "both nodes")
-        world.await_truth(5)
+    again = adopt(world, run) if how.elsewhere else None
+    yield from change(world, ["resize", run, "2"], how.up, again)
+    await_that(lambda: size(world, run) == (2, 2), "both nodes")
+    world.await_truth(5)
+    if isinstance(world, AwsCloud):
+        names = Counter(job["name"] for job in world.jobs() if ":" not in job["id"])
+        yield from (f"{name} was submitted twice" for name, count in names.items() if count > 1)
     yield from end(world)
 
 
-def trace(world: World, *, comes_back: bool) -> tuple[Ended, Ended]:
+def trace(world: World) -> tuple[Ended, Ended]:
     """Give how the commands end that have one node less, and one more, with nothing in their way."""
     run = start(world)
     first = len(world.log)
-    assert list(give_back(world, run, Hows({}, {} if comes_back else None))) == []
-    return world.log[first], world.log[first + 3 if comes_back else first]
+    assert list(give_back(world, run, Hows({}, {}))) == []
+    return world.log[first], world.log[first + 3]
 
 
 def cell(
@@ -195,26 +198,22 @@ def elsewhere(found: Traced) -> list[How]:
 
 def combine(downs: Sequence[How], ups: Sequence[How], moved: Sequence[How] = ()) -> list[Hows]:
     """Give a cell for each way to disturb a command, with all verbs on the way down; *moved* goes on elsewhere."""
-    every: list[tuple[How | None, bool]] = [(how, False) for how in ups]
-    every = [*every, *((how, True) for how in moved)] or [(None, False)]
+    every = [*((how, False) for how in ups), *((how, True) for how in moved)]
     return [
         Hows(downs[n % len(downs)], *every[n % len(every)], DOWN[n % len(DOWN)])
         for n in range(max(len(downs), len(every)))
     ]
 
 
-def wrong_with(
-    pool: list[Driver], new: New, fault: str, *, comes_back: bool = True
-) -> Mapping[str, list[str]]:
+def wrong_with(pool: list[Driver], new: New, fault: str) -> Mapping[str, list[str]]:
     shape = ELASTIC._replace(settings={"grace": PATIENT} if fault == OF_SLURM else {})
 
     def world(driver: Driver) -> AbstractContextManager[Cloud]:
         return new(driver, COUNTS, 0.0, shape)
 
     with world(pool[0]) as first:
-        down, up = (located(one.steps) for one in trace(first, comes_back=comes_back))
-    moved = (hows(up, fault), elsewhere(up)) if comes_back else ((), ())
-    cells = combine(hows(down, fault), *moved)
+        down, up = (located(one.steps) for one in trace(first))
+    cells = combine(hows(down, fault), hows(up, fault), elsewhere(up))
     wrong = spread(pool, lambda driver, n: cell(world, driver, cells[n]), range(len(cells)))
     return {str(cells[n]): found for n, found in wrong.items()}
 
@@ -225,8 +224,10 @@ def test_on_azure_batch_it_is_as_if_nothing_had_happened(
     assert wrong_with(azure_pool, account, FAULT) == {}
 
 
-def test_on_aws_batch_a_node_leaves_once(wide_pool: list[Driver], region: New) -> None:
-    assert wrong_with(wide_pool, region, FAULT, comes_back=False) == {}
+def test_on_aws_batch_it_is_as_if_nothing_had_happened(
+    wide_pool: list[Driver], region: New
+) -> None:
+    assert wrong_with(wide_pool, region, FAULT) == {}
 
 
 def test_on_slurm_it_is_as_if_nothing_had_happened(
@@ -246,7 +247,7 @@ def test_on_this_machine_it_is_as_if_nothing_had_happened(pool: list[Driver]) ->
         return new_world(driver, COUNTS, Counting)
 
     with world(pool[0]) as first:
-        down, up = (len(one.labels) for one in trace(first, comes_back=True))
+        down, up = (len(one.labels) for one in trace(first))
     kills = [[{"at": at} for at in spaced(range(1, count + 1))] for count in (down, up)]
     cells = combine(*kills)
 

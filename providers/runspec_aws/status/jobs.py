@@ -14,6 +14,7 @@ from runspec_aws.session import Session
 from runspec_aws.status import nodes
 from runspec_aws.status.nodes import CANCELLED, STATES, Place
 from runspec_aws.status.poll import AT_ONCE, Children, Job, JobPoller
+from runspec_aws.status.returns import Returns, run_of
 from runspec_aws.store.objects import Objects
 from runspec_jobs.provider import (
     Conflict,
@@ -27,7 +28,7 @@ from runspec_jobs.provider import (
 )
 from runspec_jobs.provider.elastic_tasks import elastic_changes, elastic_end, elastic_status
 from runspec_jobs.provider.job_manifest import read_record
-from runspec_jobs.provider.node_ends import NodeEnds
+from runspec_jobs.provider.node_ends import AWAY, NodeEnds
 from runspec_jobs.provider.types import blamed, list_halted, tell_halted
 
 # The id of a child is JOB:N, and that of a node JOB#N:
@@ -36,6 +37,7 @@ CHILD = re.compile(r"[:#]\d+$")
 MOST_ENDED = (
     50  # jobs: https://docs.aws.amazon.com/batch/latest/APIReference/API_TerminateJobs.html
 )
+ENDED = ("SUCCEEDED", "FAILED")
 SHOWN = 100  # nodes in a status while the job runs; at its end, all are listed
 
 
@@ -48,6 +50,7 @@ class Jobs:
         self.poller = JobPoller(session)
         self.children = Children(session, self.poller)
         self._ids: dict[str, str] = {}
+        self.returns = Returns(files, self.poller, self._ids)
         self.records: dict[str, dict[str, Any]] = {}
         self._codes: dict[
             str, dict[attempts.AttemptKey, int | None]
@@ -95,14 +98,13 @@ class Jobs:
         record = self.record(run)
         if record is None:
             return []
+        return [job for job in self._listed(record["queue"], run) if job["jobName"] == run]
+
+    def _listed(self, queue: str, name: str) -> list[Job]:
         try:
-            jobs = [
-                job
-                for job in self._named(record["queue"], run)
-                if job["jobName"] == run and not CHILD.search(job["jobId"])
-            ]
+            jobs = [job for job in self._named(queue, name) if not CHILD.search(job["jobId"])]
         except RemoteError:
-            if described(self.session, QUEUE, record["queue"]) is not None:
+            if described(self.session, QUEUE, queue) is not None:
                 raise
             return []  # the jobs were deleted with the queue
         return sorted(jobs, key=lambda job: (job.get("createdAt", 0), job["jobId"]))
@@ -133,7 +135,7 @@ class Jobs:
                 raise
 
     def alive(self) -> set[str]:
-        """Return the names of all jobs that have not ended, with a few calls for each existing queue.
+        """Return the runs of all jobs that have not ended, with a few calls for each existing queue.
 
         RUNNABLE is listed again at the end, because a job that is retried returns to it meanwhile.
         """
@@ -142,7 +144,7 @@ class Jobs:
             queues = [q[QUEUE.name] for page in pages.paginate() for q in got(page, QUEUE.listed)]
         asked = [status for status, state in STATES.items() if not state.terminal]
         return {
-            job["jobName"]
+            run_of(job["jobName"])
             for queue in queues
             for status in [*asked, "RUNNABLE"]
             for job in self.listed_as(queue, jobStatus=status)
@@ -151,7 +153,7 @@ class Jobs:
     def look_at_all(self, run: str, record: Mapping[str, Any]) -> None:
         """Describe the job of *run*, and those of its children that may have changed."""
         if run in self._ids:
-            job, places = self._ids[run], [node.job for node in self.places(run, record)]
+            job, places = self._ids[run], self._there(run, record)
             if record["shape"] == JobKind.ARRAY and len(places) >= AT_ONCE:
                 self.children.look(job, places)
             else:
@@ -185,9 +187,26 @@ class Jobs:
     def places(self, run: str, record: Mapping[str, Any]) -> list[Place]:
         """Return every node of every task, with the id of its job: `JOB#N` of a node, which has its own log stream.
 
+        A node comes back only after its child of the array has ended.
         https://docs.aws.amazon.com/batch/latest/APIReference/API_DescribeJobs.html
         """
-        return nodes.places(self._ids[run], record)
+        places = nodes.places(self._ids[run], record)
+        if not record.get("elastic"):
+            return places
+        if not self.returns.of(run) and not _counts(self.poller.known(self._ids[run]), *ENDED):
+            return places
+        self.look_at_returns(run, record)
+        return self.returns.seat(run, places)
+
+    def look_at_returns(
+        self, run: str, record: Mapping[str, Any], *, every: bool = False
+    ) -> set[str]:
+        """Look which nodes have come back, and return the ids of their jobs; *every*: also those that do not run."""
+        self.returns.look(run, lambda name: self._listed(record["queue"], name), every=every)
+        return self.returns.jobs(run)
+
+    def _there(self, run: str, record: Mapping[str, Any]) -> list[str]:
+        return [node.job for node in self.places(run, record) if node.absent is None]
 
     def status(self, run: str) -> Status:
         record = self.record(run)
@@ -197,12 +216,16 @@ class Jobs:
         if job is None:
             return Status(State.GONE)
         state = self.state_of(job)
+        if state is State.CANCELLED:
+            self.returns.forget(run)  # another machine may have asked for a node just before
         listed = self._nodes(run, record, state.terminal)
         end = self.elastic_end(run, record, job)
+        if state.terminal and self.returns.of(run):
+            state = nodes.joint_state(state, listed)
         if end is not None and state.terminal and state is not State.CANCELLED:
             return elastic_status(end, listed)
         if not state.terminal or self._stopping(job, listed):
-            running = any(n.state is State.RUNNING for n in listed) or _runs(job)
+            running = _runs(job, listed)
             state = State.RUNNING if running else State.WAITING
             why = self._why(run, record, job) if state is State.WAITING else ""
             return Status(state, why, None, listed)
@@ -212,17 +235,16 @@ class Jobs:
         """Return why *job* waits; an array is PENDING while its children are, and each of them has the reason."""
         if record["shape"] != JobKind.ARRAY or job["status"] != "PENDING":
             return reasons.waiting(job)
-        places = [node.job for node in self.places(run, record)]
+        places = self._there(run, record)
         child = self.children.waiting(self._ids[run], places)
         return reasons.waiting(child or job)
 
     def elastic_end(self, run: str, record: Mapping[str, Any], job: Job) -> tuple[int, str] | None:
         """Return how an elastic job has ended according to its nodes, or None. No child ends before the job has."""
-        counts = job.get("arrayProperties", {}).get("statusSummary", {})
-        if not record.get("elastic") or not (counts.get("SUCCEEDED") or counts.get("FAILED")):
+        if not record.get("elastic") or not _counts(job, *ENDED):
             return None
         if run not in self._ends:
-            count, files = len(self.places(run, record)) // record["nodes"], self.files
+            count, files = nodes.count_tasks(record), self.files
             end = elastic_end(record, count, lambda path: files.read("runs", run, *path.split("/")))
             if end is None:
                 return None
@@ -262,7 +284,7 @@ class Jobs:
         places = self.places(run, record)
         if len(places) > SHOWN and not ended:
             return ()
-        described = self.poller.describe([node.job for node in places], anew=ended)
+        described = self.returns.describe(places, anew=ended)
         codes, ends = self.recorded_codes(run), self.ends(run, record)
         nodes.look(ends, described, places)
         gang = record["shape"] == JobKind.NODES
@@ -294,7 +316,7 @@ class Jobs:
         if "max_failed" not in record:
             return set()
         failed = {int(n) for n in self.files.names(f"runs/{run}/failed/") if n.isdigit()}
-        return list_halted(record, failed, len(self.places(run, record)) // record["nodes"])
+        return list_halted(record, failed, nodes.count_tasks(record))
 
     def released(self, run: str) -> set[Seat]:
         """Return the nodes of an elastic run that were released."""
@@ -333,10 +355,14 @@ class Jobs:
 
     def end(self, run: str) -> None:
         """Terminate every job of *run*. The claim is written first, so that a job that starts later exits."""
-        if self.record(run) is None:
+        record = self.record(run)
+        if record is None:
             return
         self.files.put_new(b"cancelled", "runs", run, "claim")
         ids = {job["jobId"] for job in self.listed(run)} | {self._ids.get(run, "")} - {""}
+        if record.get("elastic"):
+            ids |= self.look_at_returns(run, record, every=True)
+            self.returns.call_off(run)
         jobs = self.poller.describe(ids).values()
         self.terminate([job["jobId"] for job in jobs if not self.state_of(job).terminal], CANCELLED)
 
@@ -348,7 +374,9 @@ class Jobs:
         https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
         """
         record, job = self.record(run), self.settled_job(run)
-        if record is None or job is None or self.state_of(job).terminal:
+        if record is None or job is None:
+            return
+        if self.state_of(job).terminal and not record.get("elastic"):
             return
         if record["shape"] != JobKind.ARRAY:
             self.end(run)
@@ -356,7 +384,11 @@ class Jobs:
         for task in set(tasks) - self._stop_requests.setdefault(run, set()):
             self.files.put_new(b"", "runs", run, "stop", str(task))
             self._stop_requests[run].add(task)
-        mine = {node.job for node in self.places(run, record) if node.task in tasks}
+        places = [node for node in self.places(run, record) if node.task in tasks]
+        self.returns.call_off(
+            run, [task_of * record["nodes"] + rank for task_of, rank, *_ in places]
+        )
+        mine = {node.job for node in places if node.absent is None}
         children = self.poller.describe(mine - self._stopped)
         alive = [name for name, child in children.items() if not self.state_of(child).terminal]
         self.terminate(alive, CANCELLED, self._stopped)
@@ -407,8 +439,9 @@ def _ended(job: Job, state: State, nodes: tuple[NodeStatus, ...]) -> Status:
         return Status(state, reasons.reclaimed(job), 0, nodes)
     if state is State.CANCELLED:
         return Status(state, job.get("statusReason", CANCELLED), None, nodes)
-    stopped = {node.task for node in nodes if node.state is State.CANCELLED}
-    wanted = [node for node in nodes if node.task not in stopped]
+    stayed = [node for node in nodes if node.reason != AWAY]
+    stopped = {node.task for node in stayed if node.state is State.CANCELLED}
+    wanted = [node for node in stayed if node.task not in stopped]
     if stopped and all(node.state is State.SUCCEEDED for node in wanted):
         if not wanted:
             return Status(State.CANCELLED, CANCELLED, None, nodes)
@@ -418,7 +451,13 @@ def _ended(job: Job, state: State, nodes: tuple[NodeStatus, ...]) -> Status:
     return Status(state, reason, first.exit_code if first else None, nodes)
 
 
-def _runs(job: Job) -> bool:
+def _runs(job: Job, listed: Sequence[NodeStatus]) -> bool:
     """Return whether the job runs; an array whose children run is PENDING itself."""
+    running = any(node.state is State.RUNNING for node in listed)
+    return running or _counts(job, "RUNNING") or job["status"] == "RUNNING"
+
+
+def _counts(job: Job, *statuses: str) -> bool:
+    """Return whether *job* has children in one of *statuses*."""
     counts = job.get("arrayProperties", {}).get("statusSummary", {})
-    return bool(counts.get("RUNNING")) or job["status"] == "RUNNING"
+    return any(counts.get(status) for status in statuses)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,11 +29,13 @@ STATES = {
 
 
 class Place(NamedTuple):
-    """The child of a job that is a node of a task."""
+    """The job that is a node of a task, and the *earlier* jobs of that node; *absent* describes it if it is none."""
 
     task: int
     rank: int
     job: str
+    earlier: tuple[str, ...] = ()
+    absent: Job | None = None
 
 
 def places(job: str, record: Mapping[str, Any]) -> list[Place]:
@@ -42,10 +45,17 @@ def places(job: str, record: Mapping[str, Any]) -> list[Place]:
         return [Place(0, 0, job)]
     if record["shape"] == JobKind.NODES:
         return [Place(0, rank, f"{job}#{rank}") for rank in range(nodes)]
-    count = nodes
-    for _, values in record["sweep"]:
-        count *= len(values)
+    count = nodes * count_tasks(record)
     return [Place(i // nodes, i % nodes, f"{job}:{i}") for i in range(count)]
+
+
+def index(record: Mapping[str, Any], place: Place) -> int:
+    """Return the number of a node among the nodes of all tasks."""
+    return int(place.task * record["nodes"] + place.rank)
+
+
+def count_tasks(record: Mapping[str, Any]) -> int:
+    return math.prod(len(values) for _, values in record["sweep"])
 
 
 def state_of(job: Job) -> State:
@@ -118,6 +128,16 @@ def of_gang(states: tuple[NodeStatus, ...], ends: NodeEnds) -> tuple[NodeStatus,
     if not states or states[0].state is not State.CANCELLED:
         return states
     return tuple(stopped(node) if may_have_left(node, ends) else node for node in states)
+
+
+def joint_state(first: State, listed: Sequence[NodeStatus]) -> State:
+    """Return the state of an elastic job whose array has ended as *first*, and of which nodes have come back."""
+    states = {node.state for node in listed if node.reason != AWAY}
+    if any(not state.terminal for state in states):
+        return State.WAITING
+    if first is State.CANCELLED or State.CANCELLED in states:
+        return State.CANCELLED
+    return State.FAILED if State.FAILED in states else State.SUCCEEDED
 
 
 def stopped(node: NodeStatus) -> NodeStatus:

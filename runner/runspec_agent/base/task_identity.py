@@ -37,7 +37,8 @@ def place(env: Mapping[str, str], record: Mapping[str, Any]) -> TaskIdentity:
     rank = int(env.get("RUNSPEC_RANK", "0"))
     if record["shape"] == "array":
         index, rank = divmod(index, record["nodes"])
-    return TaskIdentity(job, index, rank, int(env.get("RUNSPEC_ATTEMPT", "1")))
+    attempt = int(env.get("RUNSPEC_ATTEMPT", "1")) + int(env.get("RUNSPEC_ATTEMPTS_BEFORE", "0"))
+    return TaskIdentity(job, index, rank, attempt)
 
 
 def seat(of: TaskIdentity, record: Mapping[str, Any]) -> TaskIdentity:

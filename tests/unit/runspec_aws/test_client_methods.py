@@ -250,12 +250,10 @@ def test_a_task_that_found_the_request_to_stop_before_its_end_is_cancelled(
     assert status.state is State.SUCCEEDED
 
 
-def test_a_released_node_is_noted_in_the_store_and_never_comes_back(
-    account: MotoAccount,
-) -> None:
+def test_a_released_node_is_noted_in_the_store(account: MotoAccount) -> None:
     account.submit(spec(cluster={"nodes": {"min": 1, "max": 2}}, **ELASTIC), RUN)
 
     released = account.client.release(RUN, [(0, 1)], [], lambda _: ())
 
-    assert (set(released.away), bool(released.never_back)) == ({(0, 1)}, True)
+    assert set(released.away) == {(0, 1)}
     assert account.client.files.read("runs", RUN, "released", "1") == b""

@@ -84,6 +84,11 @@ MODEL = {"name": "my-model", "path": "/out/model", "sync_s": None}
             {"shape": "nodes", "nodes": 3},
             TaskIdentity("j", 0, 2, 1),
         ),
+        (
+            {"RUNSPEC_JOB": "j", "RUNSPEC_ATTEMPT": "2", "RUNSPEC_ATTEMPTS_BEFORE": "3"},
+            {},
+            TaskIdentity("j", 0, 0, 5),
+        ),
     ],
 )
 def test_a_job_knows_its_place(
