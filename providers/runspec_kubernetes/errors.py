@@ -55,6 +55,11 @@ def translated(action: str, *, writes: bool = False) -> Iterator[None]:
     except (connection.NewConnectionError, connection.ConnectTimeoutError) as exc:
         message = f"{action}: the API server cannot be reached: {_short(exc)}"
         raise RemoteError(message, CLUSTER, transient=True) from exc
+    except connection.ReadTimeoutError as exc:
+        message = (
+            f"{action}: the API server has taken the request, and does not answer: {_short(exc)}"
+        )
+        raise NoAnswer(message, CLUSTER) from exc
     except (connection.HTTPError, OSError) as exc:
         raise NoAnswer(f"{action}: {_short(exc)}") from exc
 

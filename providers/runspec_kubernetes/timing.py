@@ -26,7 +26,9 @@ class Timing:
     fresh_s: float = 1.0  # how long a list of pods is used again
     stored_s: float = 10.0  # how long a list of the logs in the store is used again
     reach_s: float = 10.0  # for a connection: a firewall in between drops requests without a word
-    answer_s: float = 60.0  # for the answer to a request
+    answer_s: float = (
+        30.0  # for the answer to a request; a webhook of admission has 10 s if none are given
+    )
     gone_s: float = 300.0  # for an object to be deleted, with the pods of a Job
     served_s: float = 86400.0  # for the pod that reaches a volume claim, at most
     alive_s: float = 30.0  # between two pings: proxies close connections without data

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_jobs.provider import CredentialsError, RemoteError, Unavailable
+from runspec_jobs.provider import CredentialsError, NoAnswer, RemoteError, Unavailable
 from runspec_kubernetes.options import KubernetesOptions
 from runspec_kubernetes.session import Session
 from runspec_kubernetes.timing import CLOCK, DEFAULT, Timing
@@ -74,6 +74,23 @@ def test_a_server_behind_a_firewall_is_given_up_before_an_answer_is_due(
 
         with pytest.raises(RemoteError, match=r"connect timeout=0\.1"):
             session.send("GET", "/version")
+
+
+@pytest.mark.process
+def test_a_server_that_takes_a_request_and_never_answers_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    file = tmp_path / "config"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        file.write_text(write_config(url, {"token": "t"}))
+        session = Session(KubernetesOptions(kubeconfig=str(file)), Timing(answer_s=0.1), CLOCK)
+
+        with pytest.raises(NoAnswer, match="has taken the request, and does not answer"):
+            session.send("GET", "/version")
+
+    assert DEFAULT.reach_s + DEFAULT.answer_s <= 40
 
 
 @pytest.mark.process
