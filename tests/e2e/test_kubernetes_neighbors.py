@@ -90,7 +90,7 @@ def queued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubernet
     queue = {"queue": "team"}
     for found in prepared(tmp_path, monkeypatch, options=queue, kueue=True, kueue_waits=waits):
         with found.world.lock:
-            metadata = {"name": "team", "namespace": "default", "uid": "of-the-queue"}
+            metadata = {"name": "team", "namespace": "default"}
             found.world.put(LOCAL_QUEUES, {"metadata": metadata, "spec": {}, "status": {}})
         yield found
 

@@ -104,6 +104,7 @@ class World:
         if before is not None and before == value:
             return before
         fresh: Object = copied(value)
+        fresh["metadata"].setdefault("uid", self.new_uid())
         fresh["metadata"]["resourceVersion"] = self._next()
         kept[key] = fresh
         self._tell("MODIFIED" if before else "ADDED", resource, fresh, before)

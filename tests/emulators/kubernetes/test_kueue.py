@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from runspec_emulators.kubernetes.resources import LOCAL_QUEUES
 from tests.emulators.kubernetes.bench import JOBS_PATH, Bench, indexed
 
 QUEUES = "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/localqueues"
@@ -70,3 +71,14 @@ def test_without_kueue_its_group_is_not_there(tmp_path: Path) -> None:
 
     assert (status, value["message"]) == (404, "the server could not find the requested resource")
     bench.close()
+
+
+def test_an_object_that_a_test_puts_has_a_uid(bench: Bench) -> None:
+    """As each of the API server; the garbage collector asks for it."""
+    queue = {"metadata": {"name": "team", "namespace": "default"}, "spec": {}, "status": {}}
+    with bench.cluster.lock:
+        bench.cluster.put(LOCAL_QUEUES, queue)
+
+    bench.step()
+
+    assert bench.get(f"{QUEUES}/team")["metadata"]["uid"]
