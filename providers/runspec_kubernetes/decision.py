@@ -68,34 +68,7 @@ def decide(spec: Spec, facts: Facts) -> Decision:
     cluster, count = spec.cluster, len(tasks(spec))
     nodes = cluster.nodes.max
     parallel = min(spec.max_parallel or count, count) * nodes
-    selector = {**options.node_selector, **gpu_labels(spec, options)}
-    tolerations = [toleration.body for toleration in options.tolerations]
-    preferred: dict[str, str] = {}
-    avoided: dict[str, str] = {}
-    if (spot := SPOT.get(options.cloud or "")) is not None:
-        if cluster.capacity is Capacity.SPOT:
-            selector[spot.label] = spot.value
-        elif cluster.capacity is Capacity.SPOT_THEN_ON_DEMAND:
-            preferred[spot.label] = spot.value
-        elif cluster.pool is None and spot.label not in selector:
-            avoided[spot.label] = spot.value
-        if cluster.capacity is not Capacity.ON_DEMAND:
-            tolerations.append(
-                {
-                    "key": spot.taint,
-                    "operator": "Equal",
-                    "value": spot.value,
-                    "effect": "NoSchedule",
-                }
-            )
-    gpus = cluster.gpus or 0
-    if gpus:
-        tolerations.append({"key": options.gpu_resource, "operator": "Exists"})
-    shared: dict[str, bool] = {}
-    for mount in spec.mounts:
-        if mount.scheme == "shared":
-            name = mount.place.partition("/")[0]
-            shared[name] = mount.read_only and shared.get(name, True)
+    selector, tolerations, preferred, avoided = _choose_nodes(spec, options)
     # With as many as there are tasks, the last failure is the end of the sweep anyway.
     most_failed = spec.max_failed if nodes == 1 and (spec.max_failed or 0) < count else None
     return Decision(
@@ -119,12 +92,46 @@ def decide(spec: Spec, facts: Facts) -> Decision:
         tolerations=tolerations,
         preferred=preferred,
         avoided=avoided,
-        gpus=gpus,
+        gpus=cluster.gpus or 0,
         limit_s=_pod_limit_s(spec),
         keep_s=_at_most(spec.ttl if spec.ttl is not None else options.keep),
-        shared=dict(sorted(shared.items())),
+        shared=_share(spec),
         folders=_folders(spec, facts),
     )
+
+
+def _choose_nodes(
+    spec: Spec, options: KubernetesOptions
+) -> tuple[Selector, Sequence[Mapping[str, str]], Selector, Selector]:
+    """Return the labels of nodes, the taints that pods tolerate, and labels that nodes had better have, and may not."""
+    cluster = spec.cluster
+    selector = {**options.node_selector, **gpu_labels(spec, options)}
+    tolerations = [toleration.body for toleration in options.tolerations]
+    preferred: dict[str, str] = {}
+    avoided: dict[str, str] = {}
+    if (spot := SPOT.get(options.cloud or "")) is not None:
+        if cluster.capacity is Capacity.SPOT:
+            selector[spot.label] = spot.value
+        elif cluster.capacity is Capacity.SPOT_THEN_ON_DEMAND:
+            preferred[spot.label] = spot.value
+        elif cluster.pool is None and spot.label not in selector:
+            avoided[spot.label] = spot.value
+        if cluster.capacity is not Capacity.ON_DEMAND:
+            taint = {"key": spot.taint, "operator": "Equal", "value": spot.value}
+            tolerations.append({**taint, "effect": "NoSchedule"})
+    if cluster.gpus:
+        tolerations.append({"key": options.gpu_resource, "operator": "Exists"})
+    return selector, tolerations, preferred, avoided
+
+
+def _share(spec: Spec) -> Mapping[str, bool]:
+    """Return the shared file systems of a job, and whether it only reads each."""
+    shared: dict[str, bool] = {}
+    for mount in spec.mounts:
+        if mount.scheme == "shared":
+            name = mount.place.partition("/")[0]
+            shared[name] = mount.read_only and shared.get(name, True)
+    return dict(sorted(shared.items()))
 
 
 def _image(spec: Spec, options: KubernetesOptions) -> str:
