@@ -16,7 +16,15 @@ from runspec_jobs.errors import Conflict, Damaged, RunspecError, Unavailable, Us
 from runspec_jobs.load import inputs, registry
 from runspec_jobs.load.inputs import ProfileInUse
 from runspec_jobs.load.source import InvalidSpec
-from runspec_jobs.provider import Client, Facts, Provider, State, Status, SupportsAdoption
+from runspec_jobs.provider import (
+    Client,
+    Facts,
+    Provider,
+    State,
+    Status,
+    SupportsAdoption,
+    SupportsPlaces,
+)
 from runspec_jobs.state import run_record
 from runspec_jobs.state.run_record import Record
 
@@ -147,10 +155,12 @@ def _put_on_record(run: str, store: Store) -> Record:
         message = f"{run} runs on '{kept.provider}'"
         raise OfAnother(message, f"runspec adopt {kept.provider} {run}")
     adopted = engine.convert_state(kept, store.provider, store.own.profile)
-    engine.demand_submitted(adopted, store.provider.connect(adopted.facts))
+    client = store.provider.connect(adopted.facts)
+    engine.demand_submitted(adopted, client)
+    places = client.places(run)._asdict() if isinstance(client, SupportsPlaces) else None
     path, prices = store.own.path, store.own.profile.prices
     machines = clients.record_rates(store.provider, adopted.spec, adopted.facts, prices)
-    return engine.put_on_record(adopted, Path.cwd(), path and path.absolute(), machines)
+    return engine.put_on_record(adopted, Path.cwd(), path and path.absolute(), machines, places)
 
 
 def _summarize_missing(store: Store) -> list[Summary]:

@@ -210,7 +210,9 @@ def _summarize_listed(record: Record, memory: RunState | Damaged) -> Summary:
 
 
 def _make_summary(record: Record, memory: RunState, status: Status) -> Summary:
-    about, best = memory.about or _describe_missing(record), memory.metric
+    about, best = memory.about, memory.metric
+    if "provider" not in about:
+        about = {**_describe_missing(record), **about}
     places = {} if memory.deleted else about  # nothing of a destroyed run is left
     begun = memory.status is not None or memory.deleted or engine.is_submitted(record.plan, memory)
     return Summary(

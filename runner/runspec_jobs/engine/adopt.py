@@ -313,10 +313,12 @@ def put_on_record(
     base: Path,
     profile_file: Path | None,
     machines: Mapping[str, Any] | None = None,
+    places: Mapping[str, Any] | None = None,
 ) -> Record:
     """Write the record of an adopted run to disk, in which all steps of the run itself have begun.
 
-    *machines* are those that the run may get, with the prices of this machine. The caller holds the lock of the name.
+    *machines* are those that the run may get, with the prices of this machine, and *places* where its logs and outputs
+    are. The caller holds the lock of the name.
     """
     events: list[dict[str, Any]] = [
         {"event": "begun", "step": step.id}
@@ -327,7 +329,16 @@ def put_on_record(
         events += [{"event": "done", "step": step, "answer": {}}, {"event": "undone", "step": step}]
     name, born = adopted.spec.name, adopted.born
     return run_record.adopt(
-        adopted.text, adopted.plan, adopted.facts, base, name, profile_file, born, events, machines
+        adopted.text,
+        adopted.plan,
+        adopted.facts,
+        base,
+        name,
+        profile_file,
+        born,
+        events,
+        machines,
+        places,
     )
 
 

@@ -54,7 +54,8 @@ class RunState:
     )
     born: float = 0.0
     # What a list of runs shows: `provider`, `nodes`, `tasks`, `file`, `commit`, `logs` and `outputs`, and if `file`
-    # is mounted, its `bytes` and `sha256` as `spec_file`. Empty if the run is older than this field, or was adopted.
+    # is mounted, its `bytes` and `sha256` as `spec_file`. Empty if the run is older than this field; an adopted run
+    # has the last two.
     about: Event = field(default_factory=dict)
     begun_at: dict[str, float] = field(default_factory=dict)  # steps, when they were last begun
     done_at: dict[str, float] = field(default_factory=dict)  # those of them that were done

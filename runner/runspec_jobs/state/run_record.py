@@ -284,13 +284,15 @@ def adopt(
     born: float,
     events: Iterable[Mapping[str, Any]],
     machines: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> Record:
     """Write the record of a run to disk that another machine started, at *born* in seconds since 1970.
 
-    *events* are written to its journal. The caller holds the lock of the name.
+    *events* are written to its journal; *about* is as for `create`. The caller holds the lock of the name.
     """
     with _create_folder(text, plan, facts, base, name, profile, machines) as started:
-        started.add("born", **_get_birth(plan), number=_find_number_at(born), at=born)
+        more = {"about": dict(about)} if about else {}
+        started.add("born", **_get_birth(plan), number=_find_number_at(born), at=born, **more)
         for event in events:
             started.add(**event)
     return Record(find_runs_folder() / plan.run)

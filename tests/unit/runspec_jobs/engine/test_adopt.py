@@ -19,6 +19,7 @@ from runspec_jobs.load.profile import Profile
 from runspec_jobs.plan import model
 from runspec_jobs.provider import (
     Facts,
+    Places,
     Provider,
     Request,
     Response,
@@ -267,6 +268,9 @@ class Store:
     def state(self, run: str) -> Status:
         return Status(RunState.GONE)
 
+    def places(self, run: str) -> Places:
+        return Places("the log group", f"s3://bucket/{run}")
+
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Store:
@@ -287,6 +291,17 @@ def test_an_adopted_run_is_on_record_for_its_owner_alone(store: Store) -> None:
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in of.folder.iterdir()}
     assert set(modes.values()) == {0o600}, modes
     assert stat.S_IMODE(of.folder.stat().st_mode) == 0o700
+
+
+def test_a_list_says_where_the_outputs_of_an_adopted_run_are(store: Store, capsys: Capture) -> None:
+    run(["adopt", "aws-batch", RUN])
+    capsys.readouterr()
+
+    run(["list", "--all", "--json"])
+
+    (row,) = json.loads(capsys.readouterr().out)["runs"]
+    assert (row["logs"], row["outputs"]) == ("the log group", f"s3://bucket/{RUN}")
+    assert row["node_count"] == 1
 
 
 def test_names_that_are_no_run_ids_are_not_adopted(store: Store, capsys: Capture) -> None:
