@@ -88,8 +88,6 @@ def sorted_pods(listed: Iterable[Object]) -> dict[int, list[Pod]]:
         marks = body["metadata"].get("annotations") or {}
         index = _number(marks, INDEX)
         before = _number(marks, FAILURES) + _number(marks, IGNORED)
-        if FAILURES not in marks:  # a cluster that does not count by index
-            before = len(pods.get(index, ()))
         pods.setdefault(index, []).append(Pod(body["metadata"]["name"], index, 1 + before, body))
     return {index: sorted(of, key=lambda pod: pod.attempt) for index, of in pods.items()}
 

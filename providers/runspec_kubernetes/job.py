@@ -36,11 +36,10 @@ CLAIM_MOUNT: dict[str, Any] = {
     "subPath": "runspec",
 }
 AGAIN, LEFT = 75, 143  # exit codes after which another attempt may follow
-# The attempt is the number of pods of this index that have ended, plus one. Clusters that do not count them by index
-# leave it to the agent.
+# The attempt is the number of pods of this index that have ended, plus one; a number that is 0 may be no annotation.
 START = (
-    '[ -z "$RUNSPEC_FAILED" ] || export RUNSPEC_ATTEMPT=$((1 + RUNSPEC_FAILED + ${RUNSPEC_IGNORED:-0})); '
-    '[ -n "$RUNSPEC_INDEX" ] || unset RUNSPEC_INDEX; mkdir -p "$HOME" 2>/dev/null; '
+    "export RUNSPEC_ATTEMPT=$((1 + ${RUNSPEC_FAILED:-0} + ${RUNSPEC_IGNORED:-0})); "
+    'mkdir -p "$HOME" 2>/dev/null; '
 )
 # Without a store, the agent uses a folder of the pod. It counts failures by files, of which those of the pods before
 # are made here.
