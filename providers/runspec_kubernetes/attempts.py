@@ -44,7 +44,7 @@ class Pod(NamedTuple):
 
         https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
         """
-        return reasons.condition(self.body, "DisruptionTarget").get("status") == "True"
+        return reasons.is_true(self.body, "DisruptionTarget")
 
     @property
     def terminated(self) -> Object:

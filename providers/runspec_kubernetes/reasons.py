@@ -33,6 +33,11 @@ def condition(body: Object, kind: str) -> Object:
     return next((entry for entry in listed if entry.get("type") == kind), {})
 
 
+def is_true(body: Object, kind: str) -> bool:
+    """Return whether the condition of that type holds."""
+    return bool(condition(body, kind).get("status") == "True")
+
+
 def container_state(body: Object) -> Object:
     """Return the state of the container of a pod: `waiting`, `running` or `terminated`."""
     statuses = body.get("status", {}).get("containerStatuses") or ()

@@ -177,10 +177,12 @@ class Runs:
         ends.look([(*divmod(pod.place, per_task), pod.attempt) for pod in over])
         if state.terminal:  # also attempts whose pods are gone
             ends.look([(*divmod(index, per_task), 1) for index in range(count)])
+        # Whether a cancel or max_failed ends all that has neither succeeded nor failed.
+        ending = state.terminal or bool(is_cancelled(job)) or reasons.is_true(job, "FailureTarget")
         done = indexes_of(job.get("status", {}).get("completedIndexes", ""))
         failed = indexes_of(job.get("status", {}).get("failedIndexes", ""))
         nodes = [
-            self._node(index, per_task, pods.get(index, []), ends, state, done, failed)
+            self._node(index, per_task, pods.get(index, []), ends, state, ending, done, failed)
             for index in range(count)
         ]
         if record.get("elastic") and any(node.state.terminal for node in nodes):
@@ -208,12 +210,12 @@ class Runs:
         pods: Sequence[Pod],
         ends: NodeEnds,
         state: State,
+        ending: bool,
         done: frozenset[int],
         failed: frozenset[int],
     ) -> NodeStatus:
         task, rank = divmod(index, per_task)
-        # The end of the Job has ended what has neither succeeded nor failed: a cancel, or max_failed.
-        of_job = state.terminal and index not in done and index not in failed
+        of_job = ending and index not in done and index not in failed
         over = _attempts(pods, (task, rank), ends, of_job)
         last = pods[-1] if pods else None
         is_over = index in done or index in failed or state.terminal
@@ -320,9 +322,9 @@ def _was_told(node: NodeStatus, ends: NodeEnds) -> bool:
 
 def state_of(job: Object, pods: Mapping[int, list[Pod]]) -> State:
     """Return the state of a Job with *pods*."""
-    if reasons.condition(job, "Complete").get("status") == "True":
+    if reasons.is_true(job, "Complete"):
         return State.SUCCEEDED
-    if reasons.condition(job, "Failed").get("status") == "True":
+    if reasons.is_true(job, "Failed"):
         return State.CANCELLED if is_cancelled(job) else State.FAILED
     alive = [pod for of in pods.values() for pod in of if not pod.over]
     leaving = any("deletionTimestamp" in pod.body["metadata"] for of in pods.values() for pod in of)

@@ -188,6 +188,7 @@ def test_a_node_that_knows_no_end_of_a_container_says_no_exit_code(
     [
         ("Suspended", {CANCELLED: "true"}, State.CANCELLED),
         ("Failed", {}, State.FAILED),
+        ("FailureTarget", {}, State.WAITING),  # other pods are still to end
     ],
 )
 def test_an_attempt_that_ended_with_its_job_is_not_reclaimed(
@@ -198,6 +199,7 @@ def test_an_attempt_that_ended_with_its_job_is_not_reclaimed(
     job = fakes.add_job(2, suspend=True)
     job["metadata"]["annotations"] = marks
     job["status"] = {"failedIndexes": "1", "conditions": [{"type": condition, "status": "True"}]}
+    fakes.add_pod(1, "Failed")
     fakes.store[f"runs/{RUN}/ends/0/1/0-143-stopped"] = b""
 
     status = fakes.client.state(RUN)
