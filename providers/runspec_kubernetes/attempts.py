@@ -47,6 +47,17 @@ class Pod(NamedTuple):
         return reasons.is_true(self.body, "DisruptionTarget")
 
     @property
+    def lingers(self) -> str:
+        """Why a pod that runs does no more work, or is about to end; else empty.
+
+        The pod of a lost node stays until the node is back or deleted:
+        https://kubernetes.io/docs/concepts/architecture/nodes/#condition
+        """
+        if self.held:
+            return reasons.held(self.body)
+        return f"its pod is still to end: {reasons.disruption(self.body)}" if self.disrupted else ""
+
+    @property
     def terminated(self) -> Object:
         """How the container has ended; empty if it has not, or if the node told nothing."""
         return reasons.container_state(self.body).get("terminated") or {}

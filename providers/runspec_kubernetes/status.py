@@ -114,7 +114,7 @@ class Runs:
             if end is not None:
                 return elastic_status(end, nodes)
         if not state.terminal:
-            why = self._why(run, job, pods) if state is State.WAITING else _held(pods)
+            why = self._why(run, job, pods) if state is State.WAITING else _lingers(pods)
             return Status(state, why, None, nodes)
         return tell_halted(_ended(job, state, nodes), record.get("max_failed"))
 
@@ -222,8 +222,8 @@ class Runs:
         attempt = max(1, last.attempt if last else len(over))
         if not is_over and last is not None and not last.over:
             if last.phase == "Running":
-                why = reasons.held(last.body) if last.held else ""
-                return NodeStatus(task, rank, attempt, State.RUNNING, why, None, over, last.began_s)
+                why, began = last.lingers, last.began_s
+                return NodeStatus(task, rank, attempt, State.RUNNING, why, None, over, began)
             return NodeStatus(
                 task, rank, attempt, State.WAITING, reasons.waiting(last.body), None, over
             )
@@ -286,10 +286,10 @@ class Runs:
         return str(failed[-1].get("message", "")) if failed else ""
 
 
-def _held(pods: Mapping[int, list[Pod]]) -> str:
-    """Return what keeps pods of a Job alive, if it is nothing that the job does."""
-    alive = [pod for of in pods.values() for pod in of if pod.phase == "Running"]
-    return reasons.held(alive[0].body) if alive and all(pod.held for pod in alive) else ""
+def _lingers(pods: Mapping[int, list[Pod]]) -> str:
+    """Return why all pods of a Job that run do no more work, or are about to end; else an empty string."""
+    why = [pod.lingers for of in pods.values() for pod in of if pod.phase == "Running"]
+    return why[0] if why and all(why) else ""
 
 
 def _attempts(pods: Sequence[Pod], seat: Seat, ends: NodeEnds, of_job: bool) -> tuple[Attempt, ...]:

@@ -206,3 +206,17 @@ def test_an_attempt_that_ended_with_its_job_is_not_reclaimed(
 
     assert status.state is state
     assert [(a.exit_code, a.reclaimed) for a in status.nodes[0].attempts] == [(143, False)]
+
+
+def test_the_pod_of_a_lost_node_says_so_while_it_stays() -> None:
+    fakes = Fakes()
+    fakes.add_job(1)
+    pod = fakes.add_pod(0, "Running")
+    lost = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+    pod["status"]["conditions"] = [lost]
+
+    status = fakes.client.state(RUN)
+
+    assert status.state is State.RUNNING
+    assert status.reason.startswith("its pod is still to end: the node was lost")
+    assert status.nodes[0].reason == status.reason
