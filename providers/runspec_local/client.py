@@ -54,7 +54,7 @@ from runspec_local.supervisor import (
     reaper,
 )
 from runspec_local.timing import CLOCK, DEFAULT, Clock, Timing
-from runspec_namespaces import mount_namespace
+from runspec_namespaces import kernel_support
 
 # What the supervisor imports: this package and the agent. In a checkout they lie in two folders.
 SOURCES = tuple(str(Path(package.__path__[0]).parent) for package in (runspec_local, runspec_agent))
@@ -331,7 +331,7 @@ class LocalClient:
             reaper.end(old)
         job = {"format": process.FORMAT, **params, **devices, "secrets": list(params["secrets"])}
         if "namespace" in job:
-            unseen = mount_namespace.unseen(
+            unseen = kernel_support.unseen(
                 job["namespace"], gpus=bool(job.get("gpus")), entering=True
             )
             job["namespace"] = [top for top in job["namespace"] if top not in unseen]

@@ -22,7 +22,7 @@ from runspec_jobs.provider.registry_login import HUB, registry_of
 from runspec_local import plan
 from runspec_local.options import LocalOptions
 from runspec_local.session import container_engine, gpus
-from runspec_namespaces import mount_namespace
+from runspec_namespaces import kernel_support
 
 ENGINES = ("podman", "docker")
 
@@ -44,7 +44,7 @@ def survey(spec: Spec, options: LocalOptions) -> Mapping[str, Any]:
         survey_facts["hidden_gpus"] = len(gpus.device_files())
     if survey_facts["engine"] == "process":
         if options.namespace is not False:
-            survey_facts["unseen"] = mount_namespace.unseen(
+            survey_facts["unseen"] = kernel_support.unseen(
                 plan.tops(spec), gpus=bool(spec.cluster.gpus)
             )
         if spec.container.requirements is not None:
@@ -245,7 +245,7 @@ def _writable(root: Path) -> Finding:
 
 
 def _paths() -> Finding:
-    refused = mount_namespace.refusal()
+    refused = kernel_support.refusal()
     if refused is None:
         return Finding("processes find mounts and outputs at the paths of the spec", True)
     message = (

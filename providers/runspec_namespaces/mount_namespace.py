@@ -15,9 +15,7 @@ import contextlib
 import errno
 import json
 import os
-import pwd
 import re
-import signal
 import struct
 import sys
 from collections.abc import Mapping, Sequence
@@ -33,8 +31,6 @@ MS_BIND, MS_REC, MS_PRIVATE, MS_SLAVE = 4096, 16384, 1 << 18, 1 << 19
 MNT_DETACH = 2  # umount2(2)
 FIRST = "/proc"  # an existing folder for the new root, until it is the root
 OLD = "/.runspec-old-root"
-PROGRAMS = "/usr/bin:/bin"  # of the machine, and of no checkout
-APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 TURN_OFF = "set providers: {local: {namespace: false}}"
 
 # mount_setattr(2), since Linux 5.12; it has this number on every architecture but Alpha
@@ -76,30 +72,7 @@ class Confinement(NamedTuple):
     """Folders that show what this machine has in them. What is written to them is kept elsewhere: overlayfs."""
 
 
-def unseen(tops: Sequence[str], *, gpus: bool, entering: bool = False) -> dict[str, str]:
-    """Return those of *tops*, folders at the root such as `/job`, that a process cannot have, and why.
-
-    *gpus* says whether it needs GPUs. With *entering*, all that `enter` does is tried.
-    """
-    why = _without_driver() if gpus else None
-    if why is None and tops and (refused := trial() if entering else refusal()):
-        why = f"this machine allows no mount namespace ({refused})"
-    if why is not None:
-        return dict.fromkeys(tops, why)
-    return {top: f"this machine has {top} itself" for top in tops if not _is_free(top)}
-
-
-def _without_driver() -> str | None:
-    """Return why a process with GPUs can have no user namespace, or None if it can, or needs none.
-
-    CUDA makes /dev/nvidia-uvm by a setuid program, which has no rights in a user namespace: nvidia-modprobe(1).
-    """
-    if os.geteuid() == 0 or not os.path.exists("/dev/nvidiactl"):
-        return None
-    return None if os.path.exists("/dev/nvidia-uvm") else "CUDA has not made /dev/nvidia-uvm yet"
-
-
-def _is_free(top: str) -> bool:
+def is_free(top: str) -> bool:
     """Return whether another folder at *top* would hide nothing of this machine."""
     try:
         return not os.path.lexists(top) or not os.listdir(top)
@@ -113,7 +86,7 @@ def take_rights() -> None:
     Root has it. Anybody else gets a user namespace, which all nodes of a run share: MPI looks into the processes of
     other nodes. This process must have one thread. Raise OSError if the kernel does not allow it.
     """
-    if _may_mount():
+    if may_mount():
         return
     user, group = os.geteuid(), os.getegid()
     call_libc("unshare", CLONE_NEWUSER)
@@ -125,7 +98,7 @@ def take_rights() -> None:
         Path("/proc/self", name).write_text(text)
 
 
-def _may_mount() -> bool:
+def may_mount() -> bool:
     """Return whether this process has CAP_SYS_ADMIN: capabilities(7), proc(5)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     mask = next((line.split()[1] for line in lines if line.startswith("CapEff:")), "0")
@@ -164,7 +137,7 @@ def enter(
             # The kept root has it from an earlier process.
             with contextlib.suppress(FileExistsError):
                 os.symlink(os.readlink(entry.path), f"/{entry.name}")
-        elif root is not None and _is_free(
+        elif root is not None and is_free(
             entry.path
         ):  # files made in this folder stay with the root
             os.makedirs(f"/{entry.name}", exist_ok=True)
@@ -181,70 +154,6 @@ def enter(
         # What a program wrote there would be lost without a word.
         call_mount(None, "/", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
     os.chdir(folder)
-
-
-@cache
-def refusal() -> str | None:
-    """Return why this machine's kernel gives its user no mount namespace, or None if it does.
-
-    Sysctls, seccomp, AppArmor and capabilities all decide, so it is tried with unshare(1), which is quicker than a fork
-    of a large process.
-    """
-    import shutil  # slow to import, and the supervisor of each run imports this module
-
-    program = shutil.which("unshare", path=PROGRAMS)
-    if program is None or _depends_on_program():
-        return trial()
-    kinds = ["--mount"] if _may_mount() else ["--user", "--map-root-user", "--mount"]
-    code, said = _start([program, *kinds, "true"])
-    return None if code == 0 else said.strip().removeprefix("unshare: ").lower()
-
-
-def _start(line: list[str]) -> tuple[int, str]:
-    """Run a program to its end, and return its exit code and what it said; `subprocess` is slow to import."""
-    reader, writer = os.pipe()
-    pid = os.posix_spawn(
-        line[0],
-        line,
-        {"PATH": PROGRAMS, "LC_ALL": "C"},
-        file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1), (os.POSIX_SPAWN_DUP2, writer, 2)],
-        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # Python ignores them
-    )
-    os.close(writer)
-    with open(reader, errors="replace") as said:
-        text = said.read()
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), text
-
-
-def _depends_on_program() -> bool:
-    """Return whether AppArmor decides by the program who gets a user namespace, so that unshare(1) shows nothing.
-
-    https://discourse.ubuntu.com/t/spec-unprivileged-user-namespace-restrictions-via-apparmor-in-ubuntu-23-10/37626
-    """
-    try:
-        return APPARMOR.read_text().strip() == "1" and not _may_mount()
-    except OSError:  # the kernel has no such setting
-        return False
-
-
-def trial() -> str | None:
-    """Return why a child process of this one could not `enter` a mount namespace, or None if it could."""
-    answer, writer = os.pipe2(os.O_CLOEXEC)
-    child = os.fork()
-    if child == 0:
-        try:
-            take_rights()
-            enter(Path("/"), ())
-            os._exit(0)
-        except OSError as exc:
-            os.write(writer, f"{exc.filename}: {exc.strerror}".lower().encode())
-        finally:
-            os._exit(1)
-    os.close(writer)
-    with open(answer, "rb") as file:
-        why = file.read().decode()
-    _, status = os.waitpid(child, 0)
-    return None if status == 0 else why or f"the attempt ended with status {status}"
 
 
 def _confine(bound: Sequence[str], confinement: Confinement) -> None:
@@ -390,7 +299,7 @@ def begin(root: str, confinement: Confinement, argv: Sequence[str]) -> None:
     """Become the program *argv* with a root of its own, in the same folder as now, or in / if it does not see that.
 
     *root* is the folder that keeps what is made in that root, as the file system of a container does, or "" where
-    nothing can be made in it, as on a machine of somebody else. See `words_before`.
+    nothing can be made in it, as on a machine of somebody else. `confined_commands` makes the commands that do so.
     """
     here = os.getcwd()
     take_rights()
@@ -399,43 +308,6 @@ def begin(root: str, confinement: Confinement, argv: Sequence[str]) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.chdir(here)
     os.execvp(argv[0], [*argv])
-
-
-def words_before(root: Path | None, confinement: Confinement) -> list[str]:
-    """Return the words before a command that let it `begin`."""
-    # A supervisor runs on while another version is installed: this file keeps its path.
-    kept = "" if root is None else os.path.realpath(root)
-    return [sys.executable, "-IS", __file__, kept, json.dumps(confinement)]
-
-
-def confined_to(writable: Sequence[Path], kept: Path, seen: Sequence[str] = ()) -> Confinement:
-    """Return a confinement to *writable*; *kept* keeps temporary files. All these folders exist.
-
-    *seen* are paths that a process has to see even where they lie among temporary files, as it does this Python.
-    """
-    real = {path: os.path.realpath(path) for path in map(str, writable)}
-    needed = (sys.prefix, sys.base_prefix, os.path.dirname(__file__), *seen)
-    shown = [path for path in needed if _is_private(path) and os.path.exists(path)]
-    return Confinement(
-        os.path.realpath(kept),
-        {**{path: path for path in real.values()}, **real},
-        {path: os.path.realpath(path) for path in shown},
-        homes(),
-    )
-
-
-def homes() -> list[str]:
-    """Return the home folders of this user: the one in HOME, and that of the passwd database."""
-    homes_found = {os.path.realpath(os.path.expanduser("~"))}
-    with contextlib.suppress(KeyError):  # containers run as users that passwd does not list
-        homes_found.add(os.path.realpath(pwd.getpwuid(os.geteuid()).pw_dir))
-    return sorted(
-        path for path in homes_found if os.path.isdir(path) and path not in ("/", *PRIVATE)
-    )
-
-
-def _is_private(path: str) -> bool:
-    return any(path.startswith(f"{private}/") for private in PRIVATE)
 
 
 if __name__ == "__main__":

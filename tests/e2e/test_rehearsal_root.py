@@ -15,7 +15,7 @@ import pytest
 
 from runspec_emulators.frame.containers import confinement_notes
 from runspec_jobs.cli.app import run
-from runspec_namespaces import mount_namespace
+from runspec_namespaces import kernel_support
 from tests.support.profiles import own_profile
 from tests.support.requirements import lack, need
 from tests.support.slurm.shared_cluster import PROGRAMS
@@ -26,7 +26,7 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    if why := mount_namespace.refusal():
+    if why := kernel_support.refusal():
         lack(f"a mount namespace: {why}")
     need("azurite", *PROGRAMS)
     monkeypatch.chdir(tmp_path)

@@ -16,8 +16,6 @@ from tests.support.root import ROOT
 
 PAGE = (ROOT / "docs/architecture.md").read_text().partition("## Modules of a provider")[2]
 SOURCES = ("runner", "providers", "emulators")
-# Running supervisors of other versions start its module by this path: see `words_before`.
-SMALL = {"providers/runspec_namespaces"}
 MOST, MOST_AT_TOP = 17, 26  # modules in a folder
 ROOMS = set(
     """
@@ -70,7 +68,7 @@ def test_no_folder_has_one_or_two_modules() -> None:
         if file.parent.parent != ROOT / top
     )
 
-    assert {name for name, count in folders.items() if count <= 2} == SMALL
+    assert {name for name, count in folders.items() if count <= 2} == set()
 
 
 def test_no_module_has_the_name_of_its_folder() -> None:

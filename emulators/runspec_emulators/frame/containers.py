@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from runspec_emulators.frame.processes import inherited
-from runspec_namespaces import mount_namespace
+from runspec_namespaces import confined_commands
 
 WRITES = 'for home; do [ -w "$home" ] || echo "$home"; done'
 NOT_CONFINED = "this machine allows no mount namespace ({}), so jobs can write wherever you can"
@@ -49,7 +49,9 @@ def rooted(folder: Path, *writable: Path) -> list[str]:
     """
     root = folder / "root"
     root.mkdir(parents=True, exist_ok=True)
-    return mount_namespace.words_before(root, mount_namespace.confined_to(writable, folder, seen()))
+    return confined_commands.words_before(
+        root, confined_commands.confined_to(writable, folder, seen())
+    )
 
 
 def rootless(folder: Path, *writable: Path) -> list[str]:
@@ -58,7 +60,9 @@ def rootless(folder: Path, *writable: Path) -> list[str]:
     Temporary files are kept in *folder*, which is made. The command can write to *writable* besides.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    return mount_namespace.words_before(None, mount_namespace.confined_to(writable, folder, seen()))
+    return confined_commands.words_before(
+        None, confined_commands.confined_to(writable, folder, seen())
+    )
 
 
 def seen() -> list[str]:
@@ -73,7 +77,7 @@ def confinement_notes(folder: Path, below: str = "") -> tuple[bool, list[str]]:
     *below* is what else is then different.
     """
     with tempfile.TemporaryDirectory(prefix="runspec-trial-", dir=folder) as made:
-        line = [*rootless(Path(made)), "/bin/sh", "-c", WRITES, "sh", *mount_namespace.homes()]
+        line = [*rootless(Path(made)), "/bin/sh", "-c", WRITES, "sh", *confined_commands.homes()]
         done = subprocess.run(
             line, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )

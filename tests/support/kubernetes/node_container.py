@@ -14,7 +14,7 @@ from typing import Any
 from runspec_emulators.frame.containers import seen
 from runspec_emulators.frame.processes import inherited, send
 from runspec_emulators.kubernetes.nodes.logs import Log
-from runspec_namespaces import mount_namespace
+from runspec_namespaces import confined_commands
 
 Object = dict[str, Any]
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # as most images have it
@@ -131,12 +131,12 @@ class Running:
         for path in mounts.values():
             assert os.path.exists(path), f"BUG: {path} is not there"
         private = os.path.realpath(place.folder / "private")
-        confined = mount_namespace.confined_to([], Path(private), seen())._replace(
+        confined = confined_commands.confined_to([], Path(private), seen())._replace(
             writable=dict(mounts)
         )
         begin = ["/bin/sh", "-c", BEGIN, "sh", place.host, folder, *read_only, "--"]
         self.process = subprocess.Popen(
-            [*mount_namespace.words_before(root, confined), *ALONE, *begin, *user, *words],
+            [*confined_commands.words_before(root, confined), *ALONE, *begin, *user, *words],
             env=env,
             cwd="/",
             stdin=subprocess.DEVNULL,

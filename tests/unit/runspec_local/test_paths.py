@@ -14,7 +14,7 @@ from runspec_jobs.cli.app import run
 from runspec_jobs.state import run_record
 from runspec_local import status
 from runspec_local.supervisor import process
-from runspec_namespaces import mount_namespace
+from runspec_namespaces import kernel_support
 from tests.support.requirements import lack, need
 from tests.support.wait import until
 
@@ -41,7 +41,7 @@ def write(text: str) -> None:
 
 
 def allowed() -> None:
-    if why := mount_namespace.refusal():
+    if why := kernel_support.refusal():
         lack(f"a kernel that allows mount namespaces ({why})")
 
 

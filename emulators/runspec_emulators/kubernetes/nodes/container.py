@@ -21,7 +21,7 @@ from runspec_emulators.frame.processes import exit_code, inherited, kill_group, 
 from runspec_emulators.kubernetes.nodes import pod_root
 from runspec_emulators.kubernetes.nodes.logs import Log
 from runspec_emulators.kubernetes.settings import Settings
-from runspec_namespaces import mount_namespace
+from runspec_namespaces import confined_commands
 
 GONE_S = 5.0
 MARK = "POD_SANDBOX_ID"
@@ -125,7 +125,7 @@ class Container:
         root.mkdir(parents=True, exist_ok=True)
         sources = [source for source, _ in self.launch.mounts]
         writable = [self._home(), *(s if s.is_dir() else s.parent for s in sources)]
-        confinement = mount_namespace.confined_to(writable, self.folder, seen())
+        confinement = confined_commands.confined_to(writable, self.folder, seen())
         given = {
             "sources": str(Path(runspec_namespaces.__path__[0]).parent),
             "root": os.path.realpath(root),

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from runspec_local.supervisor.child import start_child
-from runspec_namespaces import mount_namespace
+from runspec_namespaces import confined_commands, kernel_support, mount_namespace
 from tests.support.requirements import lack, need
 from tests.support.wait import until
 
@@ -27,13 +27,13 @@ PR_SET_DUMPABLE = 4  # prctl(2): without it, /proc/self belongs to root after a 
 TOP = "/runspec-test"  # nobody has such a folder
 # Has no namespace to give: the limit of user namespaces is 0, and no capability is left.
 SHUT = 'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all "$@"'
-ASK = "from runspec_namespaces.mount_namespace import unseen; print(unseen(['/x'], gpus=False))"
+ASK = "from runspec_namespaces.kernel_support import unseen; print(unseen(['/x'], gpus=False))"
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder of a node, which any user may use."""
-    if why := mount_namespace.trial():
+    if why := kernel_support.trial():
         lack(f"a kernel that allows mount namespaces ({why})")
     place = Path(tempfile.mkdtemp(dir="/tmp"))
     place.chmod(0o777)
@@ -96,7 +96,7 @@ def test_a_kept_root_entered_again_holds_what_was_made_in_it(folder: Path) -> No
     """The commands of a multi-instance task on one node follow each other in one container."""
     root = folder / "root"
     Path(f"{root}{mount_namespace.OLD}").mkdir(parents=True)  # a process that was killed left it
-    before = mount_namespace.words_before(root, mount_namespace.confined_to([folder], folder))
+    before = confined_commands.words_before(root, confined_commands.confined_to([folder], folder))
 
     first = subprocess.run([*before, "/bin/sh", "-c", "echo one > /made"], cwd=folder, check=False)
     words = [*before, "/bin/sh", "-c", "cat /made; ls -A /; test -s /etc/passwd"]
@@ -116,7 +116,7 @@ def test_a_confined_process_sees_no_mount_that_the_machine_makes_later(folder: P
         mount_namespace.take_rights()
         mount_namespace.call_libc("unshare", mount_namespace.CLONE_NEWNS)
         mount_namespace.call_mount(None, "/", MS_SHARED | mount_namespace.MS_REC)
-        mount_namespace.enter(folder, (), None, mount_namespace.confined_to([folder], folder))
+        mount_namespace.enter(folder, (), None, confined_commands.confined_to([folder], folder))
         os._exit(b" master:" in Path("/proc/self/mountinfo").read_bytes())
 
     assert forked(node) == 0
@@ -155,7 +155,7 @@ def test_a_confined_process_writes_to_its_own_folders_alone(
     def overlay() -> None:
         become()
         mount_namespace.take_rights()
-        confinement = mount_namespace.confined_to([], folder / "own")
+        confinement = confined_commands.confined_to([], folder / "own")
         mount_namespace.enter(Path("/"), (), None, confinement)
         os._exit(not os.access(folder / "home", os.W_OK))
 
@@ -166,7 +166,7 @@ def test_a_confined_process_writes_to_its_own_folders_alone(
         become()
         mount_namespace.take_rights()
         os.chdir(folder / "job")
-        confinement = mount_namespace.confined_to([folder / "job"], folder / "own")
+        confinement = confined_commands.confined_to([folder / "job"], folder / "own")
         root = folder / "root" if container else None
         mount_namespace.enter(folder / "job", (), root, confinement)
         os.dup2(os.open("log", os.O_WRONLY | os.O_CREAT), 1)
@@ -237,7 +237,7 @@ def test_a_machine_that_allows_none_is_found_by_trying(entering: bool) -> None:
 def test_a_folder_of_the_machine_is_hidden_from_nobody(folder: Path) -> None:
     tops = ["/etc", TOP, f"{folder}{TOP}", f"{folder}/absent"]
 
-    assert mount_namespace.unseen(tops, gpus=False) == {"/etc": "this machine has /etc itself"}
+    assert kernel_support.unseen(tops, gpus=False) == {"/etc": "this machine has /etc itself"}
 
 
 def test_where_apparmor_decides_by_the_program_another_one_is_not_asked(
@@ -246,13 +246,13 @@ def test_where_apparmor_decides_by_the_program_another_one_is_not_asked(
     (folder / "unshare").write_text("#!/bin/sh\necho unshare: Not Here >&2; exit 1\n")
     (folder / "unshare").chmod(0o755)
     (folder / "setting").write_text("1\n")
-    monkeypatch.setattr(mount_namespace, "PROGRAMS", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setattr(kernel_support, "PROGRAMS", f"{folder}:/usr/bin:/bin")
 
-    assert mount_namespace.refusal.__wrapped__() == "not here"
-    monkeypatch.setattr(mount_namespace, "APPARMOR", folder / "setting")
+    assert kernel_support.refusal.__wrapped__() == "not here"
+    monkeypatch.setattr(kernel_support, "APPARMOR", folder / "setting")
 
     def ask() -> None:
         as_nobody()
-        os._exit(0 if mount_namespace.refusal.__wrapped__() is None else 1)
+        os._exit(0 if kernel_support.refusal.__wrapped__() is None else 1)
 
     assert forked(ask) == 0
