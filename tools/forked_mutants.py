@@ -3,8 +3,9 @@
     pytest -n 0 -p forked_mutants --mutants=FILE --verdicts=FILE
 
 Tests are collected and modules imported once. Each mutant then lives in a child process, where the code of its function
-is exchanged. A child takes a fraction of a second, where a pytest of its own takes ten. Code that runs when a module is
-imported cannot be exchanged, nor can code in other processes: such a mutant is left over, with the nearest tests.
+is exchanged. A child takes a fraction of a second, where a pytest of its own takes ten. It meets plain tests first, and
+then those that start processes, which see what they run themselves. Code that runs when a module is imported cannot be
+exchanged, nor can code in other processes: such a mutant is left over, with the nearest tests.
 
 The first file has a line of JSON for each mutant, a `Change`; the second gets one, a `Verdict`.
 """
@@ -31,7 +32,8 @@ from typing import NamedTuple
 import pytest
 
 WORKERS = 2  # mutants that are judged at the same time
-SHARE_S = 10.0  # processor time: how long the tests of one mutant may take
+SHARE_S = 10.0  # processor time: how long the plain tests of one mutant may take
+PROCESSES_S = 60.0  # how long those that start processes may take together, which mostly wait
 CHILD_S = 300.0  # a child that takes longer is killed: a test that never ends sees its mutant
 CACHED = type(functools.cache(len))
 NEAREST = 60  # tests that are named for a mutant that is left over
@@ -127,6 +129,10 @@ def nearness(test_file: str, text: str, change: Change) -> int:
     return score
 
 
+def starts_processes(item: pytest.Item) -> bool:
+    return item.get_closest_marker("process") is not None
+
+
 class Judge:
     """Gives each mutant to a child, and the tests to it, the nearest first."""
 
@@ -142,20 +148,23 @@ class Judge:
 
     def decide(self, change: Change) -> Verdict:
         """Return what becomes of *change*. A test counts that fails twice, and passes without a change."""
-        left = self._nearest(change)
+        near = self._nearest(change)
         met = 0
-        while True:
-            failed, passed = self._meet(change, left)
-            if failed == "(left over)":
-                return Verdict(change.number, "", 0, [item.nodeid for item in left[:NEAREST]])
-            met += passed
-            if not failed:
-                return Verdict(change.number, "", met, [])
-            at = next(n for n, item in enumerate(left) if item.nodeid == failed)
-            one = [left[at]]
-            if self._meet(change, one)[0] and not self._meet(None, one)[0]:
-                return Verdict(change.number, failed, met, [])
-            left = left[at + 1 :]
+        for starting in (False, True):
+            left = [item for item in near if starts_processes(item) == starting]
+            while left:
+                failed, passed = self._meet(change, left)
+                if failed == "(left over)":
+                    return Verdict(change.number, "", 0, [item.nodeid for item in left[:NEAREST]])
+                met += passed
+                if not failed:
+                    break
+                at = next(n for n, item in enumerate(left) if item.nodeid == failed)
+                one = [left[at]]
+                if self._meet(change, one)[0] and not self._meet(None, one)[0]:
+                    return Verdict(change.number, failed, met, [])
+                left = left[at + 1 :]
+        return Verdict(change.number, "", met, [])
 
     def _nearest(self, change: Change) -> list[pytest.Item]:
         near = {file: nearness(file, text, change) for file, text in self._texts.items()}
@@ -168,6 +177,7 @@ class Judge:
         with tempfile.TemporaryFile() as told:
             child = os.fork()
             if not child:
+                os.setsid()  # what its tests start ends with it
                 with contextlib.suppress(BaseException):
                     self._run(change, items, told.fileno())
                 os._exit(0)
@@ -176,6 +186,8 @@ class Judge:
                 if time.monotonic() > until:
                     os.kill(child, signal.SIGKILL)
                 time.sleep(0.02)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
             told.seek(0)
             lines = told.read().decode().splitlines()
         # A child that ended without a last word was ended by the test that it ran.
@@ -191,14 +203,18 @@ class Judge:
         config._tmp_path_factory._basetemp = folder.resolve()  # type: ignore[attr-defined]  # noqa: SLF001
         seen = Seen()
         config.pluginmanager.register(seen)
-        limit = time.process_time() + SHARE_S
+        clock, share_s = time.process_time, SHARE_S
+        if starts_processes(items[0]):
+            clock, share_s = time.monotonic, PROCESSES_S
+        limit = clock() + share_s
         for item, following in zip(items, [*items[1:], None], strict=True):
             os.write(writer, f"{item.nodeid}\n".encode())
             config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if seen.failed:
                 break
-            if time.process_time() > limit:
+            if clock() > limit:
                 break
+        self._session._setupstate.teardown_exact(None)  # noqa: SLF001 - servers that the next test would use
         if not seen.failed:
             os.write(writer, b"(end)\n")
         shutil.rmtree(folder, ignore_errors=True)

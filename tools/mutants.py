@@ -2,18 +2,17 @@
 
     tools/mutate 100 --seed 1          the quick tests, which `tools/test` runs
     tools/mutate 100 --seed 1 --rest   survivors also meet the slow tests
-    tools/mutate 0                     only record which quick test runs which lines of this commit
 
 A mutant is the source of a commit with one operator, constant, condition or statement changed. These are no mutants,
 because a change of them changes nothing that a test should see: docstrings, comments, annotations and what only a type
 checker reads, decorators, and all texts with the expressions inside of f-strings, so the words of messages, of logs and
 of `__all__`. Tables of data, stand-ins and the contract suite are not broken either.
 
-A mutant first meets the tests that are nearest by their folder, the name of their file, and what they mention, as far
-as they take SHARE_S together: see `forked_mutants`. All mutants that are alive then meet all tests of plain `pytest`
-together, in one run; a test that fails there is tried with each of them. Those that still live meet the tests that
-start processes, first those of the nearest folders and of the contract, then all. A test that fails is run again alone,
-so that no accident counts.
+A mutant first meets the tests that are nearest by their folder, the name of their file, and what they mention, plain
+ones for SHARE_S and then those that start processes for PROCESSES_S: see `forked_mutants`. All mutants that are alive
+then meet all tests of plain `pytest` together, in one run; a test that fails there is tried with each of them. Those
+that still live meet the tests that start processes, first those of the nearest folders and of the contract, then all. A
+test that fails is run again alone, so that no accident counts.
 
 The checkout stays as it is, because mutants live in a clone below the temporary folder. The exit code is 1 if more
 survive than `--most` allows.
@@ -50,6 +49,7 @@ CONTRACT = {
     "runspec_aws": "aws-batch",
     "runspec_azure": "azure-batch and not azure-batch-ai",
     "runspec_batchai": "azure-batch-ai",
+    "runspec_kubernetes": "kubernetes",
     "runspec_parallelcluster": "parallelcluster",
     "runspec_slurm": "slurm",
 }
@@ -227,6 +227,7 @@ class Clone:
         verdicts.write_text("")
         words = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
         words += ["-p", "forked_mutants", f"--mutants={mutants}", f"--verdicts={verdicts}"]
+        words += ["-m", "not slow"]
         self._wait([*words, f"--timeout={TEST_S}", f"--basetemp={self._folder / 'tests'}"])
         found = (Verdict(*json.loads(line)) for line in verdicts.read_text().splitlines())
         return {verdict.number: verdict for verdict in found}

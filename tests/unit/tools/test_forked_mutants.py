@@ -27,6 +27,9 @@ def half(a):
 
 def unseen(a):
     return a
+
+def started(a):
+    return [a]
 """
 TESTS = """\
 import sys
@@ -44,6 +47,13 @@ def test_double():
 @pytest.mark.parametrize("n", range(600), ids="{:0120}".format)  # names of more than a pipe holds
 def test_unseen(n):
     numbers_of_p.unseen(1)
+
+@pytest.mark.process
+def test_started():
+    assert numbers_of_p.started(1) == [1]
+
+def test_last():
+    pass
 
 numbers_of_p.double(2)  # is remembered when the mutant comes
 """
@@ -63,6 +73,7 @@ def test_mutants_meet_the_tests_in_forks(tmp_path: Path) -> None:
         ("half", "a / 2", "a * 2"),
         ("unseen", "return a\n", "return None\n"),
         ("", "LIMIT = 3", "LIMIT = 4"),
+        ("started", "return [a]", "return None"),
     ]
     mutants, verdicts = tmp_path / "mutants", tmp_path / "verdicts"
     mutants.write_text(
@@ -84,8 +95,9 @@ def test_mutants_meet_the_tests_in_forks(tmp_path: Path) -> None:
     assert found == [
         Verdict(1, f"{test}double", 1, []),
         Verdict(2, f"{test}half", 0, []),
-        Verdict(3, "", 602, []),
+        Verdict(3, "", 604, []),
         Verdict(4, "", 0, [f"{test}half", f"{test}double", *unseen[:58]]),
+        Verdict(5, f"{test}started", 603, []),
     ]
 
 
