@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -185,3 +186,25 @@ def test_an_answer_to_head_without_a_body_is_a_refused_login() -> None:
 
     with pytest.raises(CredentialsError, match="400 Bad Request"), refused("look for x"):
         raise OSError(said)
+
+
+def test_an_object_has_no_more_parts_than_s3_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """10,000: https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html"""
+    sizes: list[int] = []
+    monkeypatch.setattr("obstore.put", lambda *_, chunk_size, **more: sizes.append(chunk_size))
+    store = open_store({"options": {"store": "s3://jobs/x", "region": "eu-west-1"}, "keys": KEYS})
+
+    for count in (1, 10_000 << 23, (10_000 << 23) + 1):
+        store.put_blocks("key", iter(()), count)
+
+    assert sizes == [8 << 20, 8 << 20, (8 << 20) + 1]
+
+
+def test_azure_is_asked_by_its_command_line_tool_where_its_library_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "obstore.auth.azure", None)
+
+    store = open_store({"options": {"store": "az://account/jobs/x"}, "keys": {}})
+
+    assert store.native.config["use_azure_cli"] == "true"
