@@ -115,6 +115,7 @@ def test_nodes_that_begin_at_once_build_once_and_later_ones_not_at_all(world: Wo
     (made,) = world.made
     assert found == [(0, f"made {made}/env whole")] * 5
     assert len(world.installed) == 1
+    assert not list(world.shared.rglob("*.part"))
 
 
 def test_a_node_takes_over_from_a_builder_that_was_killed(world: World) -> None:

@@ -94,6 +94,7 @@ def test_no_network_is_looked_for_where_loopback_is_all_there_is(hosts: str, btl
 
 def test_nodes_of_one_machine_are_no_secret_to_mpich() -> None:
     """Its control goes over loopback, and what carries its messages does."""
+    assert HYDRA.defaults(JOB) == {}
     words = " ".join(HYDRA.argv(JOB._replace(loopback=True)))
 
     assert words.endswith(

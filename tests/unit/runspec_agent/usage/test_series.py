@@ -42,6 +42,13 @@ def test_the_most_of_a_day_is_in_its_record() -> None:
     assert 40 < sum(point.cpus for point in node.points) / len(node.points) < 50
 
 
+def test_a_record_has_times_and_processors_in_few_digits() -> None:
+    found = Series({**ABOUT, "gpus": []})
+    found.add(Point(10.06, 1.2345, 3 * MIB, 2 * MIB, ()))
+
+    assert found.document().splitlines()[1:] == [b"[10.1,1.23,3,2]"]
+
+
 def read(record: bytes) -> Used:
     nodes = read_usage(["0/1/0"], lambda names: [record], None).nodes
     return Used(Asked(gpus=1), nodes, 1)
