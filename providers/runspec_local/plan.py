@@ -43,6 +43,11 @@ def _uploads(spec: Spec, facts: Facts) -> Iterator[Step]:
 
 
 def _size(count: float) -> str:
+    """Return *count* bytes in the largest unit that fits.
+
+    >>> _size(1023), _size(1000 << 10), _size(1 << 20)
+    ('1023 bytes', '1000.0 KiB', '1.0 MiB')
+    """
     if count < 1024:
         return f"{count:.0f} bytes"
     power = min(3, (int(count).bit_length() - 1) // 10)

@@ -202,6 +202,13 @@ def test_recovery_by_exit_codes_is_a_rule_of_retry() -> None:
     assert (first.exit_codes, first.action, last.action) == (((33, 34),), "retry", "stop")
 
 
+@pytest.mark.parametrize(("restarts", "attempts"), [(2, 3), (99, 10)])
+def test_restarts_come_after_the_first_attempt(restarts: int, attempts: int) -> None:
+    recovery = f"{{job_recovery: {{max_restarts_on_errors: {restarts}}}}}"
+
+    assert read_only(take(recovery)).retry.attempts == attempts
+
+
 def test_ports_are_opened() -> None:
     spec = read_only(take("{ports: [8080, 9000-9001]}"))
 

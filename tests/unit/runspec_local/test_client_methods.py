@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,23 @@ def test_an_image_is_built_with_its_requirements(
 
     assert answer == {"environment": "made:1"}
     assert built == [("podman", "made:1", "python:3.12", "six", "")]
+
+
+def test_an_image_is_got_with_a_login_before_anything_else_has_run_here(
+    client: LocalClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[tuple[str, ...]] = []
+
+    def engine(*words: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+        called.append(words)
+        return subprocess.CompletedProcess(words, 0, "", "")
+
+    monkeypatch.setattr(container_engine, "engine", engine)
+    login = {"registry": "r.io", "user": "me", "password": "p"}
+    params = {"engine": "podman", "image": "r.io/a:1", "login": login}
+
+    assert client.call(Request("local", "pull_image", params)) == {"image": "r.io/a:1"}
+    assert [words[-1] for words in called] == ["r.io/a:1"]
 
 
 def test_a_shell_and_a_tunnel_lead_to_a_node_of_the_run(

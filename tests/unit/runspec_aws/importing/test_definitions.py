@@ -257,11 +257,14 @@ def test_a_request_overrides_its_definition() -> None:
     assert list_losses(imported) == []
 
 
-def test_a_lost_setting_of_the_request_is_named_with_its_file() -> None:
+def test_a_lost_setting_is_named_with_its_file() -> None:
     (loss,) = list_losses(submit(consumableResourcePropertiesOverride={"x": 1}))
+    (old,) = list_losses(take({"fargatePlatformConfiguration": {"platformVersion": "1.3.0"}}))
 
-    assert (
-        loss == "submit.json:1: consumableResourcePropertiesOverride: runspec has no such setting"
+    key = "consumableResourcePropertiesOverride"
+    assert loss == f"submit.json:1: {key}: runspec has no such setting"
+    assert old.startswith("train.json:") and old.endswith(
+        "platformVersion: runspec uses the latest"
     )
 
 

@@ -374,6 +374,8 @@ def test_runs_are_suggested_whose_names_begin_with_what_was_typed(
 
     assert "hint: did you mean 'mnist-chainer'?" in hints["mnist-chainer"]
     assert "hint: did you mean one of mnist-chainer, mnist-torch?" in hints["mnist-torch"]
+    assert run(["logs", "other"]) == 2
+    assert "hint: see runspec list" in capsys.readouterr().err
 
 
 def sleeping(spec: Path, word: str) -> str:

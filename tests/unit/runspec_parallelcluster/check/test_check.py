@@ -152,6 +152,13 @@ def test_a_job_that_would_wait_for_ever_is_refused(
     assert words in "\n".join(p.what for p in problems(spec(cluster=cluster), **settings))
 
 
+@pytest.mark.parametrize(("gpu_type", "hint"), [("V10", "did you mean"), ("Fury", "use one of")])
+def test_a_gpu_that_no_machine_has_comes_with_a_hint(gpu_type: str, hint: str) -> None:
+    (found,) = problems(spec(cluster={"gpus": 1, "gpu_type": gpu_type}))
+
+    assert found.hint is not None and found.hint.startswith(hint)
+
+
 def test_a_graviton_head_node_has_graviton_machines_and_a_note_about_the_image() -> None:
     notes = problems(spec(), severity="note", head_node="m7g.xlarge")
 
