@@ -44,6 +44,14 @@ def test_a_rule_of_the_spec_may_end_it_before(bucket: Bucket) -> None:
     assert halted(bucket, 2)
 
 
+def test_a_rule_for_memory_ends_a_task_that_ran_out_of_it(bucket: Bucket) -> None:
+    rules = [{"reason": "oom", "action": "stop"}]
+    failures = Failures(bucket, AT, {**RECORD, "retry_on": rules})
+    failures.note_oom(task(0))
+
+    assert [failures.judge(task(n), 137) for n in (0, 1)] == [137, AGAIN]
+
+
 def test_a_later_success_takes_the_failure_back(bucket: Bucket) -> None:
     for number in (0, 1):
         stop_request.mark_failed(bucket, AT, task(number), RECORD)
