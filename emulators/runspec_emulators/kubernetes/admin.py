@@ -79,9 +79,9 @@ def find_again(server: Server, given: Any) -> Any:
 
 
 def evict(server: Server, given: Any) -> Any:
-    """Evict a `pod` because its node lacks memory."""
+    """Evict a `pod` because its node lacks memory or, with `disk`, because it takes more disk than its limit."""
     with server.world.lock:
-        server.world.kubelet.evict(_pod(server, given))
+        server.world.kubelet.evict(_pod(server, given), over_limit=bool(given.get("disk")))
     return {}
 
 

@@ -56,6 +56,8 @@ class Settings(EmulatorSettings):
     """How long a pod stays on a node that is lost, where it tolerates it for 300 s; shorter ones scale likewise."""
     grace_most_s: float = float("inf")
     """The most time that a pod has between SIGTERM and SIGKILL, whatever it asks for."""
+    evict_s: float = 0.0
+    """The grace of pods that their node evicts; 1 s at the service: immediateEvictionGracePeriodSeconds."""
     shutdown_s: float = 30.0
     """The grace of a node that shuts down: the least of it and of the pod's own."""
     log_bytes: int = 0

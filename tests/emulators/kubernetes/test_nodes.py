@@ -26,7 +26,7 @@ def names(stand: Stand) -> list[str]:
 
 
 def test_a_pod_of_a_node_that_shuts_down_has_failed(stand: Stand) -> None:
-    stand.run("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
+    stand.run("trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done")
     node = stand.running()["spec"]["nodeName"]
     until(lambda: "ready" in stand.log())
 
@@ -39,6 +39,19 @@ def test_a_pod_of_a_node_that_shuts_down_has_failed(stand: Stand) -> None:
     assert target(pod) == ("TerminationByKubelet", message)
     until(lambda: not names(stand))  # "PodGC: node no longer exists"
     until(lambda: node in [n.metadata.name for n in stand.core.list_node().items])
+
+
+def test_a_pod_that_succeeds_while_its_node_shuts_down_has_succeeded(stand: Stand) -> None:
+    stand.run("trap 'sleep 0.5; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
+    until(lambda: stand.pod()["status"]["phase"] == "Running" and "ready" in stand.log())
+
+    stand.tell("POST", "reclaim", {"pod": "p", "gone_s": 3, "comes_back_s": 0.1})
+
+    types = {c["type"] for c in stand.pod()["status"]["conditions"]}
+    assert "DisruptionTarget" not in types  # until its containers have ended
+    pod = stand.ended()
+    assert (pod["status"]["phase"], "reason" in pod["status"]) == ("Succeeded", False)
+    assert target(pod)[0] == "TerminationByKubelet"
 
 
 def test_pods_of_a_lost_node_are_deleted_and_replaced(stand: Stand) -> None:
@@ -70,6 +83,35 @@ def test_a_pod_is_evicted_by_its_node(stand: Stand) -> None:
     pod = stand.ended()
     assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "Evicted")
     assert target(pod)[0] == "TerminationByKubelet"
+
+
+def test_a_pod_that_takes_too_much_disk_is_evicted_and_not_disrupted(stand: Stand) -> None:
+    stand.run(SLEEPS, container={"resources": {"limits": {"ephemeral-storage": "1Gi"}}})
+    stand.running()
+
+    stand.tell("POST", "evict", {"pod": "p", "disk": True})
+
+    status = stand.ended()["status"]
+    why = "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. "
+    assert (status["reason"], status["message"]) == ("Evicted", why)
+    assert "DisruptionTarget" not in {c["type"] for c in status["conditions"]}
+
+
+def test_a_container_that_never_ran_has_no_times(stand: Stand) -> None:
+    body = indexed(completions=1)
+    body["spec"]["template"]["spec"]["containers"][0]["image"] = "registry/missing:1"
+    stand.batch.create_namespaced_job("default", body)
+    until(lambda: stand.pod(names(stand)[0])["status"].get("containerStatuses"))
+    (first,) = names(stand)
+    meta = {"finalizers": ["batch.kubernetes.io/job-tracking", "test/kept"]}
+    stand.core.patch_namespaced_pod(first, "default", {"metadata": meta})
+
+    stand.core.delete_namespaced_pod(first, "default")
+
+    state = stand.ended(first)["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (state["exitCode"], state["reason"]) == (137, "ContainerStatusUnknown")
+    assert state.keys() == {"exitCode", "reason", "message"}
+    stand.core.patch_namespaced_pod(first, "default", {"metadata": {"finalizers": []}})
 
 
 def test_a_pod_is_evicted_by_the_api(stand: Stand) -> None:

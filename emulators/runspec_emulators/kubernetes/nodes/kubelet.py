@@ -6,20 +6,21 @@ import shutil
 import threading
 
 from runspec_emulators.kubernetes.api import deletion
+from runspec_emulators.kubernetes.nodes import pod_status
 from runspec_emulators.kubernetes.nodes.pod_run import PodRun
 from runspec_emulators.kubernetes.resources import PODS
 from runspec_emulators.kubernetes.world import (
     Object,
     World,
-    condition,
     has_ended,
     is_terminating,
     key_of,
-    set_condition,
 )
 
 SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
 PRESSURE = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. "
+OVER_LIMIT = "Pod ephemeral local storage usage exceeds the total limit of containers {}. "
+DISK = "ephemeral-storage"
 CLOSE_S = 15.0
 
 
@@ -111,28 +112,27 @@ class Kubelet:
         https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/
         """
         own = pod["spec"]["terminationGracePeriodSeconds"]
-        self._end(pod, "Terminated", SHUTDOWN, min(own, grace_s))
+        self._end(pod, ("Terminated", SHUTDOWN), min(own, grace_s), disrupts=True)
 
-    def evict(self, pod: Object) -> None:
-        """End a pod because its node lacks memory: without grace.
+    def evict(self, pod: Object, *, over_limit: bool = False) -> None:
+        """End a pod because its node lacks memory, or *over_limit* its own disk: that is no disruption.
 
-        https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/
+        https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/,
+        https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/eviction/eviction_manager.go
         """
-        self._world.add_event(pod, PODS, "Warning", "Evicted", PRESSURE, "kubelet")
-        self._end(pod, "Evicted", PRESSURE, 0)
+        message = PRESSURE
+        if over_limit:
+            limits = (c["resources"].get("limits") or {} for c in pod["spec"]["containers"])
+            message = OVER_LIMIT.format(next(v[DISK] for v in limits if DISK in v))
+        self._world.add_event(pod, PODS, "Warning", "Evicted", message, "kubelet")
+        grace_s = self._world.settings.evict_s
+        self._end(pod, ("Evicted", message), grace_s, disrupts=not over_limit)
 
-    def _end(self, pod: Object, reason: str, message: str, grace_s: float) -> None:
+    def _end(self, pod: Object, cause: tuple[str, str], grace_s: float, *, disrupts: bool) -> None:
         run = self.run_of(pod)
         if run.done.is_set() or run.stopping:
             return
-        run.cause = (reason, message)
-
-        def mark(changed: Object) -> None:
-            status = changed["status"]
-            if condition(changed, "DisruptionTarget") is None:
-                set_condition(status, "DisruptionTarget", "True", "TerminationByKubelet", message)
-
-        self._world.change(PODS, *key_of(pod), mark)
+        run.cause, run.disruption = cause, cause[1] if disrupts else ""
         run.stop(grace_s)
 
     def close(self) -> None:
@@ -150,12 +150,4 @@ class Kubelet:
 def _located_nowhere(pod: Object) -> None:
     pod["status"]["phase"] = "Failed"
     for entry in pod["status"].get("containerStatuses") or ():
-        entry["state"] = {
-            "terminated": {
-                "exitCode": 137,
-                "reason": "ContainerStatusUnknown",
-                "message": "The container could not be located when the pod was terminated",
-                "startedAt": None,
-                "finishedAt": None,
-            }
-        }
+        entry["state"] = pod_status.located_nowhere()

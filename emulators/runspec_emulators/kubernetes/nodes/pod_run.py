@@ -50,6 +50,8 @@ class PodRun:
         """Whether its node reports nothing any more."""
         self.cause: tuple[str, str] | None = None
         """Reason and message of a pod that its node ends."""
+        self.disruption = ""
+        """The message of a disruption, which is reported when all containers have ended, as by mergePodStatus."""
         self.oom = False
         self.stopping = False
         self._grace_s = float("inf")
@@ -294,7 +296,11 @@ class PodRun:
         )
 
     def _end(self) -> None:
-        """Report how the pod ended, unless nothing is reported any more."""
+        """Report how the pod ended, unless nothing is reported any more.
+
+        One that succeeds has succeeded also where its node ends it, unless that is at its deadline:
+        https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/kubelet_pods.go (generateAPIPodStatus)
+        """
         spec = self.pod["spec"]
 
         def mark(status: Object) -> None:
@@ -304,14 +310,14 @@ class PodRun:
             ]
             for entry in group:
                 if "terminated" not in entry["state"]:
-                    why = "The container could not be located when the pod was terminated"
-                    entry["state"] = pod_status.terminated(
-                        137, now(), reason="ContainerStatusUnknown", message=why
-                    )
+                    entry["state"] = pod_status.located_nowhere()
                     entry["ready"] = entry["started"] = False
                     self._failed = True
-            reason, message = self.cause or ("", "")
-            failed = self._failed or bool(reason) or not group
+            failed = self._failed or self.cause == OVERDUE or not group
+            reason, message = (failed and self.cause) or ("", "")
+            if self.disruption:
+                why = ("TerminationByKubelet", self.disruption)
+                set_condition(status, "DisruptionTarget", "True", *why)
             pod_status.set_ended(status, "Failed" if failed else "Succeeded", reason, message)
 
         if self.stopping or spec["restartPolicy"] != "Always":

@@ -44,6 +44,16 @@ def terminated(
     return {"terminated": state}
 
 
+def located_nowhere() -> Object:
+    """Return the state of a container of which its node knows no end: it never ran, or the node has lost it.
+
+    https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/status/status_manager.go (TerminatePod)
+    """
+    message = "The container could not be located when the pod was terminated"
+    state = {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": message}
+    return {"terminated": {**state, "startedAt": None, "finishedAt": None}}
+
+
 def set_state(status: Object, group: str, name: str, fresh: Object) -> None:
     """Put the status of a container in its place; its last state is kept when it begins again."""
     statuses = status.setdefault(group, [])
