@@ -42,7 +42,7 @@ from runspec_jobs.provider import (
     Submits,
     requests_of,
 )
-from runspec_jobs.provider.machines import Usage, read_usage
+from runspec_jobs.provider.machines import Usage
 from runspec_jobs.provider.payload import pack_agent
 from runspec_jobs.provider.streams.log_streams import Stream, TimedChunk
 
@@ -201,7 +201,7 @@ class AwsClient:
         return self.releases.release(run, away, back, Sender(submits, self.call))
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
-        return self.jobs.changes(run)
+        return self.jobs.kept.changes(run)
 
     def remember(self, run: str, answers: Mapping[str, Response]) -> None:
         if "job" in answers:
@@ -237,11 +237,7 @@ class AwsClient:
         return Places(f"CloudWatch Logs: {self.options.log_group}", outputs)
 
     def usage(self, run: str, most: int | None) -> Usage:
-        base = f"runs/{run}/usage/"
-        read = self.files.read_all
-        return read_usage(
-            self.files.names(base), lambda names: read([base + name for name in names]), most
-        )
+        return self.jobs.kept.usage(run, most)
 
     def publish(self, run: str) -> Sequence[str]:
         return publish.publish(self.files, run)

@@ -12,6 +12,7 @@ from obstore import exceptions as bulk
 
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import CredentialsError, NoAnswer, RemoteError, Unavailable
+from runspec_objects.errors import between
 
 LOGIN = "log in again (az login), or set batch_key and storage_key; then repeat the command, which continues"
 RIGHTS = "run `runspec policy job.yaml` to see the roles that are needed, or log in again"
@@ -152,17 +153,11 @@ def status_of(exc: BaseException) -> int:
     return int(getattr(cause, "status_code", None) or 0)
 
 
-def stream_broken(action: str, exc: OSError) -> Exception:
-    """Return the error for an OSError of a stream of obstore, whose text contains the answer of the service."""
-    return _bulk_refused(action, exc, BATCH)
-
-
-def _bulk_refused(action: str, exc: bulk.BaseError | OSError, hints: Hints) -> Exception:
+def _bulk_refused(action: str, exc: bulk.BaseError, hints: Hints) -> Exception:
     """Return the error for Blob storage's answer inside obstore's text."""
-    text = str(exc)
-    code = _between(text, "<Code>", "</Code>")
-    message = _between(text, "<Message>", "</Message>").partition("\n")[0]
-    line = PAGE.sub("", text.strip().partition("\n")[0])
+    code = between(exc, "<Code>", "</Code>")
+    message = between(exc, "<Message>", "</Message>").partition("\n")[0]
+    line = PAGE.sub("", str(exc).strip().partition("\n")[0])
     redacted = SIGNATURE.sub(r"\1=...", message or code or line)
     if code == "ContainerNotFound":  # obstore raises this error itself, except for lists
         return FileNotFoundError(redacted)
@@ -172,8 +167,3 @@ def _bulk_refused(action: str, exc: bulk.BaseError | OSError, hints: Hints) -> E
     if code == "NotImplemented":  # the store does not know the request, and never will
         return RemoteError(f"{action}: {redacted}")
     return NoAnswer(f"{action}: {redacted}")
-
-
-def _between(text: str, begin: str, end: str) -> str:
-    inner, there, _ = text.partition(begin)[2].partition(end)
-    return inner if there else ""

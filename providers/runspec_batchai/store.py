@@ -108,7 +108,7 @@ class Store:
 
     def remove(self, key: str) -> None:
         with self._explain_key():
-            self.blobs.remove(key)
+            self.blobs.remove([key])
 
     def there(self, key: str) -> bool:
         with self._explain_key():
@@ -126,7 +126,7 @@ class Store:
     def empty(self, prefix: str) -> None:
         """Delete all blobs below *prefix*; first of all the mark that the folder is complete."""
         with self._explain_key():
-            self.blobs.remove(prefix.rstrip("/") + WHOLE)
+            self.blobs.remove([prefix.rstrip("/") + WHOLE])
             self.blobs.empty(prefix)
 
     def folders(self, prefix: str) -> list[str]:
@@ -152,7 +152,7 @@ class Store:
 
     def _put(self, prefix: str, bundle: Bundle, progress: Progress, whole: int) -> None:
         """Upload small files in parallel, and then large ones in blocks."""
-        done, store = 0, self.blobs.store
+        done, store = 0, self.blobs.native
         small = [file for file in bundle.files if file.bytes <= SMALL_BYTES]
         with ThreadPoolExecutor(AT_ONCE) as threads:
             for sent in threads.map(partial(_put_small, store, prefix, bundle), small):

@@ -11,7 +11,7 @@ from runspec_kubernetes.errors import Refused
 from runspec_kubernetes.naming import MANAGED, RUN_LABEL, collection, delete
 from runspec_kubernetes.session import Session
 from runspec_kubernetes.status import state_of
-from runspec_kubernetes.store import RunStore, names
+from runspec_objects.store import Store
 
 KINDS = ("jobs", "services", "secrets", "configmaps")  # in the order to delete them
 SELECTOR = ",".join(f"{key}={value}" for key, value in MANAGED.items())
@@ -20,7 +20,7 @@ SELECTOR = ",".join(f"{key}={value}" for key, value in MANAGED.items())
 class OrphanFinder:
     """Finds orphans in one namespace and store."""
 
-    def __init__(self, session: Session, store: RunStore | None) -> None:
+    def __init__(self, session: Session, store: Store | None) -> None:
         self.session, self.store = session, store
 
     def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterator[Orphan]:
@@ -38,7 +38,7 @@ class OrphanFinder:
                     if kind == "jobs" and not state_of(entry, {}).terminal:
                         alive.add(run)
         if self.store is not None:
-            for run in {name.partition("/")[0] for name in names(self.store, "runs/")} - {*runs}:
+            for run in {name.partition("/")[0] for name in self.store.names("runs/")} - {*runs}:
                 files = Request("store", "remove", {"prefix": f"runs/{run}/"})
                 alone.setdefault(run, []).append(files)
         for run, remove in sorted(alone.items()):
@@ -50,10 +50,10 @@ class OrphanFinder:
             if RUN_LABEL not in marks and name not in made:
                 request = delete(options, "configmaps", name)
                 yield Orphan(f"ConfigMap {name}", (request,), alive=needed)
-        for key, size in self._blobs():
-            if key not in made:
-                request = Request("store", "remove", {"key": key})
-                yield Orphan(f"upload {key} ({size:,} bytes)", (request,), alive=needed)
+        for blob in () if self.store is None else self.store.listing("blobs/"):
+            if blob.key not in made:
+                request = Request("store", "remove", {"key": blob.key})
+                yield Orphan(f"upload {blob.key} ({blob.size:,} bytes)", (request,), alive=needed)
 
     def _listed(self, kind: str) -> Iterator[dict[str, Any]]:
         """Yield our objects of a kind. Who may not list one has made none: `runspec policy` permits both."""
@@ -65,6 +65,3 @@ class OrphanFinder:
         except Refused as exc:
             if exc.code != 403 or kind not in ("secrets", "services"):
                 raise
-
-    def _blobs(self) -> Iterator[tuple[str, int]]:
-        return iter(()) if self.store is None else iter(self.store.listing("blobs/"))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from runspec_jobs.provider import (
     Bundle,
@@ -31,11 +31,11 @@ from runspec_jobs.provider import (
     UsageError,
     requests_of,
 )
-from runspec_jobs.provider.machines import Usage, read_usage
+from runspec_jobs.provider.machines import Usage
 from runspec_jobs.provider.payload import pack_agent
 from runspec_jobs.provider.streams.log_streams import Stream, TimedChunk
 from runspec_jobs.provider.types import ExecSpec, Route
-from runspec_kubernetes import lookup, shell, store as stores, store_claim, timing
+from runspec_kubernetes import lookup, shell, store_claim, timing
 from runspec_kubernetes.cleanup import OrphanFinder
 from runspec_kubernetes.errors import Refused
 from runspec_kubernetes.job import READ_ENTRYPOINT
@@ -44,10 +44,13 @@ from runspec_kubernetes.naming import RUN_LABEL, collection, create, delete, end
 from runspec_kubernetes.options import KubernetesOptions
 from runspec_kubernetes.session import MERGE, Session
 from runspec_kubernetes.status import Runs, is_cancelled, state_of
-from runspec_kubernetes.store import ObjectStore, RunStore
 from runspec_kubernetes.store_layout import agent_sha256
 from runspec_kubernetes.task_stop import Stops, end_held
 from runspec_kubernetes.timing import Clock, Timing
+from runspec_objects.store import Store
+
+if TYPE_CHECKING:
+    from runspec_kubernetes.store import ObjectStore
 
 STATE = "state.json"  # the state of a run in the store, with which other machines adopt it
 KEPT = "-state"  # the end of the name of the ConfigMap that has it, without a store
@@ -72,7 +75,7 @@ class KubernetesClient:
     ) -> None:
         self.options, self.timing, self.clock = options, timing, clock
         self.session = Session(options, timing, clock)
-        self.store: RunStore | None = _open_store(options)
+        self.store: Store | None = _open_store(options)
         if (options.store or "").startswith("pvc:") and self.store is None:
             self.store = store_claim.open_store(self.session, self.call)
         self.runs = Runs(self.session, self.store)
@@ -83,7 +86,7 @@ class KubernetesClient:
         return self.timing.poll_s
 
     @property
-    def _files(self) -> RunStore:
+    def _files(self) -> Store:
         if self.store is None:
             raise UsageError("the profile has no `store`", "see runspec docs kubernetes")
         return self.store
@@ -120,7 +123,7 @@ class KubernetesClient:
             self._files.put(params["key"], params["body"].encode())
             return {"key": params["key"]}
         if "prefix" in params:
-            stores.empty(self._files, params["prefix"])
+            self._files.empty(params["prefix"])
         else:
             self._files.remove([params["key"]])
         return {}
@@ -136,8 +139,7 @@ class KubernetesClient:
                     )
                 return base64.b64encode(pack_agent()).decode("ascii")
             if value.keys() == {"$signed"}:
-                assert isinstance(self.store, ObjectStore), "BUG: only Blob storage has signatures"
-                return stores.sign_container(self.store, SIGNED_HOURS)
+                return cast("ObjectStore", self.store).sign(SIGNED_HOURS)
             return {key: self._filled(inner) for key, inner in value.items()}
         return [self._filled(inner) for inner in value] if isinstance(value, list) else value
 
@@ -190,7 +192,7 @@ class KubernetesClient:
 
     def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
         self.session.refuse_old()
-        stores.put_folder(self._files, request.params["key"], bundle, progress)
+        self._files.put_folder(request.params["key"], bundle, progress)
         return {"key": request.params["key"]}
 
     def state(self, run: str) -> Status:
@@ -248,7 +250,7 @@ class KubernetesClient:
         return [data["labels"][RUN_LABEL] for data in listed if data["name"].endswith(KEPT)]
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
-        return self.runs.changes(run)
+        return self.runs.kept.changes(run)
 
     def streams(self, run: str) -> Sequence[Stream]:
         return self.logs.streams(run)
@@ -290,36 +292,34 @@ class StoreClient(KubernetesClient):
         return [*super().reconcile(run), *self.stops.reconcile(run)]
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
-        return stores.outputs(self._files, run)
+        return self._files.outputs(f"runs/{run}/outputs/")
 
     def publish(self, run: str) -> Sequence[str]:
-        return stores.publish(self._files, run)
+        refused = self._files.publish(f"runs/{run}/outputs/")
+        return [f"{name!r} is not a valid key of the store" for name in refused]
 
     def usage(self, run: str, most: int | None) -> Usage:
-        base, files = f"runs/{run}/usage/", self._files
-        return read_usage(
-            stores.names(files, base),
-            lambda listed: stores.read_all(files, [base + name for name in listed]),
-            most,
-        )
+        return self.runs.kept.usage(run, most)
 
     def keep_state(self, run: str, content: bytes) -> None:
         key = f"runs/{run}/{STATE}"
         self._files.put(key, content)
-        stores.refuse_without_conditions(self._files, key, content)
+        self._files.refuse_without_conditions(key, content)
 
     def kept_state(self, run: str) -> bytes | None:
         return self._files.read(f"runs/{run}/{STATE}")
 
     def kept_runs(self) -> Sequence[str]:
-        names = stores.names(self._files, "runs/")
+        names = self._files.names("runs/")
         return sorted({name.partition("/")[0] for name in names})
 
 
-def _open_store(options: KubernetesOptions) -> RunStore | None:
+def _open_store(options: KubernetesOptions) -> Store | None:
     store = options.store or ""
     if not store or store.startswith("pvc:"):
         return None
+    from runspec_kubernetes.store import ObjectStore
+
     return ObjectStore(
         options, {name: _stored(where) for name, where in options.store_keys.items()}
     )

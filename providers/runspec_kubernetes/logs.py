@@ -21,7 +21,6 @@ from runspec_agent.base.light_typing import NamedTuple
 from runspec_agent.base.record_formats import LOG_MARK
 from runspec_jobs.provider import RemoteError
 from runspec_jobs.provider.streams.log_streams import Chunk, LogIndex, TimedChunk, timed_chunk
-from runspec_kubernetes import store as stores
 from runspec_kubernetes.attempts import Pod
 from runspec_kubernetes.errors import Refused, translated
 from runspec_kubernetes.job import CONTAINER
@@ -244,7 +243,7 @@ class Logs:
         known = self._kept.get(run)
         if known is None or clock.monotonic() - known[0] > self.runs.session.timing.stored_s:
             found: dict[int, set[int]] = {}
-            for name in stores.names(self.runs.store, f"runs/{run}/logs/"):
+            for name in self.runs.store.names(f"runs/{run}/logs/"):
                 if match := NAME.fullmatch(name):
                     task, rank, attempt = map(int, match.groups())
                     found.setdefault(task * nodes + rank, set()).add(attempt)

@@ -8,24 +8,23 @@ from typing import Any
 from runspec_agent.base.end_causes import STOPPED
 from runspec_jobs.provider import (
     Attempt,
-    MembershipChange,
     NodeStatus,
     RunspecError,
     Seat,
     State,
     Status,
 )
-from runspec_jobs.provider.elastic_tasks import elastic_changes, elastic_end, elastic_status
-from runspec_jobs.provider.job_manifest import read_record
+from runspec_jobs.provider.elastic_tasks import elastic_status
 from runspec_jobs.provider.node_ends import AWAY, NodeEnds
-from runspec_jobs.provider.types import blamed, list_halted, tell_halted
-from runspec_kubernetes import attempts, reasons, store as stores
+from runspec_jobs.provider.types import blamed, tell_halted
+from runspec_kubernetes import attempts, reasons
 from runspec_kubernetes.attempts import Pod
 from runspec_kubernetes.errors import Refused
 from runspec_kubernetes.naming import CANCELLED, QUEUE_LABEL, RUN_LABEL, collection
 from runspec_kubernetes.session import Session
-from runspec_kubernetes.store import RunStore
 from runspec_kubernetes.store_layout import RECORD
+from runspec_objects.run_files import RunFiles
+from runspec_objects.store import Store
 
 Object = Mapping[str, Any]
 CANCEL = "cancelled by runspec"
@@ -38,13 +37,33 @@ BY_INDEX = ("FailedIndexes", "MaxFailedIndexesExceeded")
 SHOWN = 1000  # nodes in a status while the job runs; at its end, all are listed
 
 
+class RecordMaps:
+    """What a profile without a store keeps of runs: their records, in ConfigMaps."""
+
+    def __init__(self, runs: Runs) -> None:
+        self.runs = runs
+
+    def read(self, key: str) -> bytes | None:
+        _, run, name = key.split("/", 2)
+        path = self.runs.path("configmaps", run)
+        kept = (self.runs.session.read(path) or {}) if name == RECORD else {}
+        text = kept.get("data", {}).get(name)
+        return None if text is None else str(text).encode()
+
+    def read_all(self, keys: Sequence[str]) -> list[bytes | None]:
+        return [self.read(key) for key in keys]
+
+    def names(self, prefix: str) -> Sequence[str]:
+        return ()
+
+
 class Runs:
     """The Jobs of runs and their pods."""
 
-    def __init__(self, session: Session, store: RunStore | None) -> None:
+    def __init__(self, session: Session, store: Store | None) -> None:
         self.session, self.store = session, store
         self.namespace = session.options.namespace
-        self._records: dict[str, dict[str, Any]] = {}
+        self.kept = RunFiles(RecordMaps(self) if store is None else store)
         self._ends: dict[str, NodeEnds] = {}
         self._names: dict[str, set[str]] = {}  # of end records in pods, also in those that are gone
         self._pods: dict[str, tuple[float, dict[int, list[Pod]]]] = {}
@@ -58,19 +77,7 @@ class Runs:
 
     def record(self, run: str) -> dict[str, Any] | None:
         """Return the record of *run*; None if it was destroyed."""
-        if run not in self._records:
-            content = self._read_record(run)
-            if content is None:
-                return None
-            self._records[run] = read_record(content, f"the record of {run}")
-        return self._records[run]
-
-    def _read_record(self, run: str) -> bytes | None:
-        if self.store is not None:
-            return self.store.read(f"runs/{run}/{RECORD}")
-        kept = self.session.read(self.path("configmaps", run))
-        text = (kept or {}).get("data", {}).get(RECORD)
-        return None if text is None else str(text).encode()
+        return self.kept.record(run)
 
     def pods(self, run: str, *, anew: bool = False) -> dict[int, list[Pod]]:
         """Return the pods of *run* by index; a list is used again while it is fresh, except with *anew*."""
@@ -96,8 +103,7 @@ class Runs:
         Kueue preempts by `suspend`: a pod that it has told to end counts for nothing, and the next has its number.
         https://kueue.sigs.k8s.io/docs/tasks/troubleshooting/troubleshooting_jobs/#is-my-job-suspended
         """
-        stored = stores.names(self.store, f"runs/{run}/ends/") if self.store is not None else ()
-        names = {*self._names.get(run, ()), *stored}
+        names = {*self._names.get(run, ()), *self.kept.names(run, "ends/")}
         return sorted(names, key=lambda name: not name.endswith(f"-{STOPPED}"))
 
     def status(self, run: str) -> Status:
@@ -120,44 +126,24 @@ class Runs:
 
     def elastic_end(self, run: str, record: Mapping[str, Any]) -> tuple[int, str] | None:
         """Return how an elastic job has ended according to its nodes, or None."""
-        if self.store is None:
-            return None
-        store = self.store
-        return elastic_end(record, record["count"], lambda path: store.read(f"runs/{run}/{path}"))
-
-    def changes(self, run: str) -> Sequence[MembershipChange]:
-        record = self.record(run)
-        if record is None or self.store is None:
-            return []
-        store, base = self.store, f"runs/{run}/"
-        return elastic_changes(
-            record,
-            lambda folder: stores.names(store, base + folder),
-            lambda paths: stores.read_all(store, [base + path for path in paths]),
-        )
+        return self.kept.elastic_end(run, record, record["count"])
 
     def released(self, run: str) -> set[Seat]:
         """Return the nodes of an elastic run that were released."""
         record = self.record(run)
-        if record is None or self.store is None:
+        if record is None:
             return set()
-        names = stores.names(self.store, f"runs/{run}/released/")
-        return {divmod(int(name), record["nodes"]) for name in names if name.isdigit()}
+        return {divmod(number, record["nodes"]) for number in self.kept.numbers(run, "released/")}
 
     def stopped(self, run: str, record: Mapping[str, Any]) -> set[int]:
         """Return the tasks that were stopped one by one, or that `max_failed` has ended."""
-        if self.store is None or not record["sweep"]:
+        if not record["sweep"]:
             return set()
-        names = stores.names(self.store, f"runs/{run}/stop/")
-        return {int(name) for name in names if name.isdigit()} | self.halted(run, record)
+        return self.kept.numbers(run, "stop/") | self.halted(run, record)
 
     def halted(self, run: str, record: Mapping[str, Any]) -> set[int]:
         """Return the tasks that are to end because `max_failed` others have failed."""
-        if self.store is None or "max_failed" not in record:
-            return set()
-        failed = stores.names(self.store, f"runs/{run}/failed/")
-        numbers = {int(name) for name in failed if name.isdigit()}
-        return list_halted(record, numbers, record["count"])
+        return self.kept.halted(run, record, record["count"])
 
     def _nodes(
         self,

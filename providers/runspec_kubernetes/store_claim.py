@@ -12,6 +12,7 @@ import io
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, BinaryIO, Protocol
 
 import websocket
@@ -27,6 +28,7 @@ from runspec_jobs.provider import (
     UsageError,
 )
 from runspec_jobs.provider.saved_outputs import MANIFEST
+from runspec_jobs.provider.streams.object_streams import RangedReader
 from runspec_kubernetes import job, lookup, reasons, store_layout
 from runspec_kubernetes.errors import Refused
 from runspec_kubernetes.naming import collection, create, delete
@@ -34,7 +36,7 @@ from runspec_kubernetes.options import KubernetesOptions
 from runspec_kubernetes.session import Session
 from runspec_kubernetes.shell_stream import CHUNK_BYTES, STATUS, STDERR, STDIN, STDOUT, connect
 from runspec_kubernetes.status import state_of
-from runspec_kubernetes.store import Entry
+from runspec_objects.store import Entry, Store
 
 PART_BYTES = 8 << 20
 LABEL = "job-name"  # also before 1.27, which has another one as well
@@ -52,8 +54,8 @@ class Wire(Protocol):
     def close(self) -> None: ...
 
 
-class ClaimStore:
-    """A `RunStore` in a folder of a volume claim."""
+class ClaimStore(Store):
+    """A store in a folder of a volume claim."""
 
     def __init__(self, open_wire: Callable[[], Wire]) -> None:
         self._open_wire = open_wire
@@ -67,9 +69,6 @@ class ClaimStore:
     def size(self, key: str) -> int | None:
         size: int | None = self._ask("size", key=key)[0]["is"]
         return size
-
-    def read(self, key: str) -> bytes | None:
-        return self.part(key, 0, None)
 
     def part(self, key: str, start: int, end: int | None) -> bytes | None:
         answer, content = self._ask("part", key=key, start=start, end=end)
@@ -97,17 +96,12 @@ class ClaimStore:
 
     def opened(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         if key.endswith(MANIFEST):  # it may be replaced between two requests
-            return io.BytesIO(self._present(key, start, end))
+            return io.BytesIO(self.read_present(key, start, end))
         size = self.size(key) if end is None else end
         if size is None:
             raise Conflict(f"{key} has been deleted")
-        return io.BufferedReader(_Parts(self._present, key, start, size), PART_BYTES)
-
-    def _present(self, key: str, start: int, end: int | None) -> bytes:
-        data = self.part(key, start, end)
-        if data is None:
-            raise Conflict(f"{key} has been deleted")
-        return data
+        read = partial(self.read_present, key)
+        return io.BufferedReader(RangedReader(read, start, size, PART_BYTES), PART_BYTES)
 
     def _ask(
         self, do: str, content: bytes | Iterable[bytes] = b"", *, again: bool = True, **asked: Any
@@ -116,26 +110,26 @@ class ClaimStore:
         blocks = (content,) if isinstance(content, bytes) else content
         head = {"do": do, "size": len(content) if isinstance(content, bytes) else 0, **asked}
         with self._lock:
-            kept = self._wire is not None  # the pod of an old connection may be gone
-            try:
-                answer, data = self._exchange(head, blocks)
-            except OSError as exc:
-                self._drop()
-                if not (again and kept):
-                    raise NoAnswer(f"the pod of the store: {exc}") from exc
-                try:
-                    answer, data = self._exchange(head, blocks)
-                except OSError as second:
-                    self._drop()
-                    raise NoAnswer(f"the pod of the store: {second}") from second
-            except (
-                BaseException
-            ):  # of the blocks, or Ctrl-C: what is on the way belongs to no request
-                self._drop()
-                raise
+            # The pod of an old connection may be gone.
+            tries = 2 if again and self._wire is not None else 1
+            answer, data = self._send(head, blocks, tries)
         if "error" in answer:
             raise RemoteError(f"the store refuses it: {answer['error']}")
         return answer, data
+
+    def _send(
+        self, head: Mapping[str, Any], blocks: Iterable[bytes], tries: int
+    ) -> tuple[Mapping[str, Any], bytes]:
+        try:
+            return self._exchange(head, blocks)
+        except OSError as exc:
+            self._drop()
+            if tries == 1:
+                raise NoAnswer(f"the pod of the store: {exc}") from exc
+            return self._send(head, blocks, tries - 1)
+        except BaseException:  # of the blocks, or Ctrl-C: what is on the way belongs to no request
+            self._drop()
+            raise
 
     def _exchange(
         self, head: Mapping[str, Any], blocks: Iterable[bytes]
@@ -162,24 +156,6 @@ class ClaimStore:
             with contextlib.suppress(OSError):
                 self._wire.close()
             self._wire = None
-
-
-class _Parts(io.RawIOBase):
-    """An object that is read part by part."""
-
-    def __init__(
-        self, part: Callable[[str, int, int], bytes], key: str, start: int, end: int
-    ) -> None:
-        self._part, self._key, self._at, self._end = part, key, start, end
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._part(self._key, self._at, min(self._end, self._at + len(buffer)))
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
 
 
 class PodWire:

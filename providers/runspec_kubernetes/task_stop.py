@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from runspec_jobs.provider import Conflict, Released, Seat, State
-from runspec_kubernetes import lookup, reasons, store as stores
+from runspec_kubernetes import lookup, reasons
 from runspec_kubernetes.attempts import Pod
 from runspec_kubernetes.errors import Refused
 from runspec_kubernetes.naming import ending
 from runspec_kubernetes.session import MERGE
 from runspec_kubernetes.status import NOT_NEEDED, Object, Runs, indexes_of, state_of
-from runspec_kubernetes.store import RunStore
+from runspec_objects.store import Store
 
 NEVER_BACK = "nodes that have left cannot come back on Kubernetes, which starts no index again that succeeded"
 
@@ -26,7 +26,7 @@ NEVER_BACK = "nodes that have left cannot come back on Kubernetes, which starts 
 class Stops:
     """Ends parts of runs."""
 
-    def __init__(self, runs: Runs, files: RunStore) -> None:
+    def __init__(self, runs: Runs, files: Store) -> None:
         self.runs, self.files = runs, files
         self._asked: dict[str, set[int]] = {}
 
@@ -36,8 +36,7 @@ class Stops:
         if record is None or job is None or state_of(job, {}).terminal:
             return
         if run not in self._asked:
-            names = stores.names(self.files, f"runs/{run}/stop/")
-            self._asked[run] = {int(name) for name in names if name.isdigit()}
+            self._asked[run] = self.runs.kept.numbers(run, "stop/")
         asked = self._asked[run]
         if new := sorted(set(tasks) - asked):
             self._permit(run, job, record, len(asked) + len(new))

@@ -197,14 +197,15 @@ class AzureWorld(World):
 
     def plain(self, client: Client, run: str) -> Mapping[str, bytes]:
         assert isinstance(client, AzureClient)
-        names = client.blobs.names("runs", run, "outputs", "")
+        base = client.blobs.key("runs", run, "outputs", "")
+        names = client.blobs.names(base)
         keys = [name for name in names if OURS not in name]
-        return {key: client.blobs.read("runs", run, "outputs", key) or b"" for key in keys}
+        return {key: client.blobs.read(base + key) or b"" for key in keys}
 
     def discard(self, client: Client, run: str, keys: Collection[str]) -> None:
         assert isinstance(client, AzureClient)
         for key in keys:
-            client.blobs.remove(client.blobs.key("runs", run, "outputs", key))
+            client.blobs.remove([client.blobs.key("runs", run, "outputs", key)])
 
     def changes(self, run: str) -> Sequence[str]:
         return changing(AzureWorld.up())

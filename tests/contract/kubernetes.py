@@ -16,8 +16,9 @@ from runspec_emulators.kubernetes.emulator import Kubernetes
 from runspec_jobs.load import registry
 from runspec_jobs.provider import Client, Facts, Response
 from runspec_jobs.testing import Strike, World
-from runspec_kubernetes import emulator, store as stores, timing
+from runspec_kubernetes import emulator, timing
 from runspec_kubernetes.client import KubernetesClient
+from runspec_objects.store import Store
 from tests.contract.service_faults import OURS, STRIKES, changing, silent
 
 KEYS_OF_STORE = {
@@ -56,14 +57,14 @@ class KubernetesWorld(World):
     def plain(self, client: Client, run: str) -> Mapping[str, bytes]:
         files = _files(client)
         base = f"runs/{run}/outputs/"
-        keys = [name for name in stores.names(files, base) if OURS not in name]
+        keys = [name for name in files.names(base) if OURS not in name]
         return {key: files.read(base + key) or b"" for key in keys}
 
     def discard(self, client: Client, run: str, keys: Collection[str]) -> None:
         _files(client).remove([f"runs/{run}/outputs/{key}" for key in keys])
 
 
-def _files(client: Client) -> stores.RunStore:
+def _files(client: Client) -> Store:
     assert isinstance(client, KubernetesClient)
     assert client.store is not None
     return client.store

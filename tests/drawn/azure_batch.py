@@ -167,7 +167,7 @@ class Account:
         kept = self._known
         for name in ("writer", "reader"):
             found.session.__dict__[name] = getattr(kept.session, name)
-        found.blobs.__dict__["store"] = kept.blobs.store
+        found.blobs.__dict__["native"] = kept.blobs.native
         return found
 
 

@@ -35,7 +35,7 @@ class Way(NamedTuple):
 
 
 def opened(blobs: Blobs, account: Account) -> bytes:
-    with blobs.open_blob(KEY) as stream:
+    with blobs.opened(KEY) as stream:
         return stream.read()
 
 
@@ -45,7 +45,7 @@ def put(blobs: Blobs, account: Account) -> bytes:
 
 
 def put_new(blobs: Blobs, account: Account) -> Any:
-    return blobs.put_new(DATA, "new"), account.cloud.blobs.get("runspec/new")
+    return blobs.put_new("runspec/new", DATA), account.cloud.blobs.get("runspec/new")
 
 
 def listing(blobs: Blobs, account: Account) -> Any:
@@ -53,7 +53,7 @@ def listing(blobs: Blobs, account: Account) -> Any:
 
 
 def remove(blobs: Blobs, account: Account) -> bool:
-    blobs.remove(KEY)
+    blobs.remove([KEY])
     return KEY in account.cloud.blobs
 
 
@@ -69,7 +69,7 @@ def effects(operation: str) -> Callable[[Account], st.SearchStrategy[Case]]:
 
 
 WAYS = {
-    "read": Way("Blob_Get", lambda blobs, _: blobs.read("k"), DATA, reading, (None,)),
+    "read": Way("Blob_Get", lambda blobs, _: blobs.read(KEY), DATA, reading, (None,)),
     "part": Way("Blob_Get", lambda blobs, _: blobs.part(KEY, 3, 50), DATA[3:50], reading, (None,)),
     "open": Way("Blob_Get", opened, DATA, reading),
     "size": Way(
@@ -130,7 +130,7 @@ def test_whatever_blob_storage_answers_the_client_gets_what_is_there_or_says_wha
 ) -> None:
     way = WAYS[name]
     blobs = account.client().blobs
-    blobs.__dict__["store"] = quick(server)
+    blobs.__dict__["native"] = quick(server)
     server.wrong.clear()
 
     def check(case: Case) -> None:

@@ -7,8 +7,9 @@ import re
 from urllib.parse import urlsplit
 
 from runspec_jobs.load import registry
-from runspec_kubernetes import store, timing
+from runspec_kubernetes import timing
 from runspec_kubernetes.client import KubernetesClient
+from runspec_objects import object_store
 from tests.faults.boundaries import Boundaries
 from tests.faults.wire_aws import S3
 from tests.support.fault_proxy import (
@@ -76,5 +77,5 @@ def installed(steps: Boundaries, at: int | None, fault: str | None) -> None:
     timing.DEFAULT = timing.Timing(poll_s=0.2, fresh_s=0.2, answer_s=answer_s)
     steps.watch(KubernetesClient)
     if fault == "hang after":
-        store.TIMEOUT_S = HANG_S
+        object_store.TIMEOUT_S = HANG_S
     install(KUBERNETES, CountedRequests(steps, at, fault))

@@ -34,7 +34,7 @@ PACKAGES = {
 }
 PROVIDERS = {f.relative_to(ROOT).parts[1] for f in ROOT.glob("providers/**/provider.py")}
 DATA = {"runspec_ec2"}  # what several providers share
-SHARED = {"runspec_images"}  # the same, with effects
+SHARED = {"runspec_images", "runspec_objects"}  # the same, with effects
 IMPORTERS = {"runspec_imports"}  # of formats that belong to no provider
 
 

@@ -18,7 +18,6 @@ from runspec_aws.status.returns import Returns, run_of
 from runspec_aws.store.objects import Objects
 from runspec_jobs.provider import (
     Conflict,
-    MembershipChange,
     NodeStatus,
     RemoteError,
     Response,
@@ -26,10 +25,10 @@ from runspec_jobs.provider import (
     State,
     Status,
 )
-from runspec_jobs.provider.elastic_tasks import elastic_changes, elastic_end, elastic_status
-from runspec_jobs.provider.job_manifest import read_record
-from runspec_jobs.provider.node_ends import AWAY, NodeEnds
-from runspec_jobs.provider.types import blamed, list_halted, tell_halted
+from runspec_jobs.provider.elastic_tasks import elastic_status
+from runspec_jobs.provider.node_ends import AWAY
+from runspec_jobs.provider.types import blamed, tell_halted
+from runspec_objects.run_files import RunFiles
 
 # The id of a child is JOB:N, and that of a node JOB#N:
 # https://docs.aws.amazon.com/batch/latest/userguide/array_jobs.html
@@ -47,16 +46,14 @@ class Jobs:
     def __init__(self, session: Session, files: Objects) -> None:
         self.session = session
         self.files = files
+        self.kept = RunFiles(files)
         self.poller = JobPoller(session)
         self.children = Children(session, self.poller)
         self._ids: dict[str, str] = {}
         self.returns = Returns(files, self.poller, self._ids)
-        self.records: dict[str, dict[str, Any]] = {}
         self._codes: dict[
             str, dict[attempts.AttemptKey, int | None]
         ] = {}  # of attempts that were followed by another
-        self._ends: dict[str, tuple[int, str]] = {}  # of elastic jobs
-        self._node_ends: dict[str, NodeEnds] = {}
         self._stop_requests: dict[str, set[int]] = {}  # tasks with a stop request in the store
         self._stopped: set[str] = set()  # children that were terminated individually
 
@@ -65,12 +62,7 @@ class Jobs:
 
     def record(self, run: str) -> dict[str, Any] | None:
         """Return the record of the run from the store; None if it was destroyed."""
-        if run not in self.records:
-            content = self.files.read("runs", run, "record.json")
-            if content is None:
-                return None
-            self.records[run] = read_record(content, f"the record of {run}")
-        return self.records[run]
+        return self.kept.record(run)
 
     def find(self, run: str) -> Response | None:
         """Return the job of *run*; of several jobs, the first one of `all_of`."""
@@ -243,22 +235,7 @@ class Jobs:
         """Return how an elastic job has ended according to its nodes, or None. No child ends before the job has."""
         if not record.get("elastic") or not _counts(job, *ENDED):
             return None
-        if run not in self._ends:
-            count, files = nodes.count_tasks(record), self.files
-            end = elastic_end(record, count, lambda path: files.read("runs", run, *path.split("/")))
-            if end is None:
-                return None
-            self._ends[run] = end
-        return self._ends[run]
-
-    def changes(self, run: str) -> Sequence[MembershipChange]:
-        """Return the membership changes of an elastic job, with a list for each task and a get for each change."""
-        base, files = f"runs/{run}/", self.files
-        return elastic_changes(
-            self.record(run) or {},
-            lambda folder: files.names(f"{base}{folder}"),
-            lambda paths: files.read_all([f"{base}{path}" for path in paths]),
-        )
+        return self.kept.elastic_end(run, record, nodes.count_tasks(record))
 
     def _stopping(self, job: Job, nodes: Sequence[NodeStatus]) -> bool:
         """Return whether other nodes may still be stopping: for AWS Batch, a job ends with its main node.
@@ -274,7 +251,7 @@ class Jobs:
         """Return whether the run was destroyed after its record was read; checked once the job has ended."""
         known = self.poller.known(self._ids.get(run, ""))
         if self.state_of(known).terminal and self._destroyed(run):
-            self.records.pop(run, None)
+            self.kept.records.pop(run, None)
             return True
         return False
 
@@ -285,7 +262,7 @@ class Jobs:
         if len(places) > SHOWN and not ended:
             return ()
         described = self.returns.describe(places, anew=ended)
-        codes, ends = self.recorded_codes(run), self.ends(run, record)
+        codes, ends = self.recorded_codes(run), self.kept.ends(run, record)
         nodes.look(ends, described, places)
         gang = record["shape"] == JobKind.NODES
         states = tuple(
@@ -304,8 +281,7 @@ class Jobs:
             nodes.may_have_left(n, ends) for n in states
         ):
             return states
-        names = self.files.names(f"runs/{run}/stop/")
-        stops = {int(name) for name in names if name.isdigit()} | self.halted(run, record)
+        stops = self.kept.numbers(run, "stop/") | self.halted(run, record)
         return tuple(
             nodes.stopped(n) if n.task in stops and nodes.may_have_left(n, ends) else n
             for n in states
@@ -313,27 +289,13 @@ class Jobs:
 
     def halted(self, run: str, record: Mapping[str, Any]) -> set[int]:
         """Return the tasks that are to end because `max_failed` others have failed."""
-        if "max_failed" not in record:
-            return set()
-        failed = {int(n) for n in self.files.names(f"runs/{run}/failed/") if n.isdigit()}
-        return list_halted(record, failed, nodes.count_tasks(record))
+        return self.kept.halted(run, record, nodes.count_tasks(record))
 
     def released(self, run: str) -> set[Seat]:
         """Return the nodes of an elastic run that were released."""
         record = self.record(run)
-        names = self.files.names(f"runs/{run}/released/") if record is not None else ()
-        return {divmod(int(name), record["nodes"]) for name in names if record and name.isdigit()}
-
-    def ends(self, run: str, record: Mapping[str, Any]) -> NodeEnds:
-        """Return the end records of *run*; they are read when attempts have ended."""
-        if run not in self._node_ends:
-            base, files = f"runs/{run}/ends/", self.files
-
-            def read(names: Sequence[str]) -> Sequence[bytes | None]:
-                return files.read_all([f"{base}{name}" for name in names])
-
-            self._node_ends[run] = NodeEnds(record, lambda: files.names(base), read)
-        return self._node_ends[run]
+        released = self.kept.numbers(run, "released/") if record is not None else ()
+        return {divmod(number, record["nodes"]) for number in released if record}
 
     def recorded_codes(self, run: str) -> attempts.Codes:
         """Return a function for the codes that jobs recorded before they exited with AGAIN; it reads the store once.

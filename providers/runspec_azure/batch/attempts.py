@@ -7,7 +7,7 @@ another one when it fails; the store has their times.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runspec_agent.base.light_typing import NamedTuple
@@ -37,19 +37,7 @@ class AttemptNotes:
         self.blobs, self.timing, self.clock = blobs, timing, clock
         self._failures: dict[str, dict[tuple[int, int, int], Failure]] = {}
         self._looked: dict[tuple[str, str], float] = {}
-        self._ends: dict[str, NodeEnds] = {}
         self._begins: dict[tuple[str, int], Mapping[int, float | None]] = {}
-
-    def ends(self, run: str, record: Mapping[str, Any]) -> NodeEnds:
-        """Return the end records of *run*; they are read when attempts have ended."""
-        if run not in self._ends:
-            base, blobs = f"runs/{run}/ends/", self.blobs
-
-            def read(names: Sequence[str]) -> Sequence[bytes | None]:
-                return blobs.read_all([f"{base}{name}" for name in names])
-
-            self._ends[run] = NodeEnds(record, lambda: blobs.names(base), read)
-        return self._ends[run]
 
     def recorded_s(self, run: str, task: int) -> float | None:
         """Return when the end record was written that the attempts of a task share."""

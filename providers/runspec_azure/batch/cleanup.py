@@ -61,7 +61,7 @@ class Stops:
         """Stop the tasks *numbers*; terminate those that wait, that have no agent, or whose agent does not react."""
         for number in sorted(numbers):
             if (run, number) not in self._since:
-                self.blobs.put_new(b"", "runs", run, "stop", str(number))
+                self.blobs.put_new(self.blobs.key("runs", run, "stop", str(number)), b"")
                 self._since[run, number] = self.tasks.clock.monotonic()
                 self.tasks.forget()
         for task in self.tasks.all(run):

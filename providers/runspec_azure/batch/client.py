@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from runspec_azure import store, store_layout
+from runspec_azure import store_layout
 from runspec_azure.batch import job, timing
 from runspec_azure.batch.cleanup import OrphanFinder, Reconciler, Stops
 from runspec_azure.batch.infrastructure import autoscale, built_image, run_secrets
@@ -47,7 +47,7 @@ from runspec_jobs.provider import (
     Submits,
 )
 from runspec_jobs.provider.elastic_tasks import seats_of
-from runspec_jobs.provider.machines import Usage, read_usage
+from runspec_jobs.provider.machines import Usage
 from runspec_jobs.provider.payload import pack_agent
 from runspec_jobs.provider.streams.log_streams import Stream, TimedChunk
 
@@ -73,7 +73,7 @@ class AzureClient:
     ) -> None:
         self.timing, self.clock = timing, clock
         self.session = Session(options)
-        self.blobs = Blobs(self.session)
+        self.blobs = Blobs(self.session, lambda: clock.sleep(timing.copy_s))
         self.tasks = Tasks(self.session, self.blobs, timing, clock)
         self.stops = Stops(self.blobs, self.tasks)
         self.releases = Releases(self.session, self.blobs, self.tasks)
@@ -107,7 +107,7 @@ class AzureClient:
             self.blobs.empty(request.params["prefix"])
             return {}
         if request.operation == "Blob_Delete":
-            self.blobs.remove(path["blob"])
+            self.blobs.remove([path["blob"]])
             return {}
         if request.operation == "BlockBlob_Upload":
             # Plans name files by their keys; the signed URLs of them exist only in what is sent.
@@ -305,7 +305,7 @@ class AzureClient:
         """Claim the run first, so that a task that starts later exits; then terminate the job."""
         if self.tasks.record(run) is None:
             return
-        self.blobs.put_new(b"cancelled", "runs", run, "claim")
+        self.blobs.put_new(self.blobs.key("runs", run, "claim"), b"cancelled")
         self.tasks.forget()
         if self.tasks.status(run).state.terminal:
             return
@@ -345,16 +345,17 @@ class AzureClient:
         return self.releases.release(run, away, back, add)
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
-        return self.tasks.changes(run)
+        return self.tasks.kept.changes(run)
 
     def keep_state(self, run: str, content: bytes) -> None:
-        self.blobs.put(self.blobs.key("runs", run, STATE), content)
+        key = self.blobs.key("runs", run, STATE)
+        self.blobs.put(key, content)
         # Two commands that write at once would each believe in its own write on a store without conditions.
         if not self.blobs.on_azure:
-            self.blobs.refuse_without_conditions(content, "runs", run, STATE)
+            self.blobs.refuse_without_conditions(key, content)
 
     def kept_state(self, run: str) -> bytes | None:
-        return self.blobs.read("runs", run, STATE)
+        return self.tasks.kept.read(run, STATE)
 
     def kept_runs(self) -> Sequence[str]:
         return self.blobs.folders(self.blobs.key("runs", ""))
@@ -370,21 +371,18 @@ class AzureClient:
         return stream.timed(position)
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
-        return self.blobs.outputs(run)
+        return self.blobs.outputs(self.blobs.key("runs", run, "outputs", ""))
 
     def places(self, run: str) -> Places:
         kept = f"{store_layout.store(self.session.options)}/runs/{run}"
         return Places(f"{kept}/logs", f"{kept}/outputs")
 
     def usage(self, run: str, most: int | None) -> Usage:
-        base = f"runs/{run}/usage/"
-        read = self.blobs.read_all
-        return read_usage(
-            self.blobs.names(base), lambda names: read([base + name for name in names]), most
-        )
+        return self.tasks.kept.usage(run, most)
 
     def publish(self, run: str) -> Sequence[str]:
-        return store.publish(self.blobs, run, lambda: self.clock.sleep(self.timing.copy_s))
+        refused = self.blobs.publish(self.blobs.key("runs", run, "outputs", ""))
+        return [f"{name!r} is not a valid blob name" for name in refused]
 
     def _timed(self, value: Any) -> Any:
         until = datetime.now(UTC) + timedelta(seconds=self.timing.woken_s)

@@ -70,12 +70,12 @@ def _store(session: Session) -> Iterator[Finding]:
 
 def _try_conditions(blobs: Blobs) -> None:
     """Try conditional writes at a store that is not Azure's, with a blob that is deleted again."""
-    name = ("runs", f"probe-{secrets.token_hex(3)}", "conditions")
-    blobs.put(blobs.key(*name), b"")
+    key = blobs.key("runs", f"probe-{secrets.token_hex(3)}", "conditions")
+    blobs.put(key, b"")
     try:
-        blobs.refuse_without_conditions(b"", *name)
+        blobs.refuse_without_conditions(key, b"")
     finally:
-        blobs.remove(blobs.key(*name))
+        blobs.remove([key])
 
 
 def _delegation(session: Session) -> Finding:

@@ -265,8 +265,8 @@ class TaskStream:
     def _machines(self, number: int) -> Sequence[str]:
         """Return the ids of the machines of an attempt by rank; see docs/agent.md."""
         if number not in self._ranks:
-            key = ("runs", self.run, "nodes", str(self.number), "open")
-            opened = json.loads(self.logs.blobs.read(*key) or b"{}")
+            key = self.logs.blobs.key("runs", self.run, "nodes", str(self.number), "open")
+            opened = json.loads(self.logs.blobs.read(key) or b"{}")
             if opened.get("number") != number:
                 return ()
             self._ranks[number] = opened.get("machines", ())

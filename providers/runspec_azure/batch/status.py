@@ -15,9 +15,8 @@ from runspec_azure.errors import status_of
 from runspec_azure.session.clients import Session
 from runspec_azure.store import Blobs
 from runspec_azure.timing import CLOCK, Clock
-from runspec_jobs.provider import Attempt, MembershipChange, NodeStatus, RemoteError, State, Status
-from runspec_jobs.provider.elastic_tasks import elastic_changes, elastic_end, elastic_status, seated
-from runspec_jobs.provider.job_manifest import read_record
+from runspec_jobs.provider import Attempt, NodeStatus, RemoteError, State, Status
+from runspec_jobs.provider.elastic_tasks import elastic_status, seated
 from runspec_jobs.provider.node_ends import (
     AWAY,
     NodeEnd,
@@ -27,7 +26,8 @@ from runspec_jobs.provider.node_ends import (
     unproven,
     unrecorded,
 )
-from runspec_jobs.provider.types import blamed, list_halted, tell_halted
+from runspec_jobs.provider.types import blamed, tell_halted
+from runspec_objects.run_files import RunFiles
 
 SERVICE = "Azure Batch"
 SHOWN = 100  # the most tasks that a status lists while the job runs; at its end, it lists all
@@ -59,10 +59,9 @@ class Tasks:
     ) -> None:
         self.session, self.blobs = session, blobs
         self.timing, self.clock = timing, clock
-        self._records: dict[str, dict[str, Any]] = {}
+        self.kept = RunFiles(blobs, blobs.key(""))
         self.known: dict[tuple[str, str], tuple[float, Any]] = {}
         self._ended: dict[str, Sequence[Found]] = {}
-        self._ends: dict[str, tuple[int, str]] = {}  # of elastic jobs
         self.notes = AttemptNotes(blobs, timing, clock)
 
     def forget(self) -> None:
@@ -73,12 +72,7 @@ class Tasks:
 
     def record(self, run: str) -> dict[str, Any] | None:
         """Return the record of the job; None after the run was destroyed."""
-        if run not in self._records:
-            content = self.blobs.read("runs", run, "record.json")
-            if content is None:
-                return None
-            self._records[run] = read_record(content, f"the record of {run}")
-        return self._records[run]
+        return self.kept.record(run)
 
     def job(self, run: str) -> Found | None:
         """Return the job of *run*; None if it does not exist or is being deleted."""
@@ -97,7 +91,7 @@ class Tasks:
         """Return all tasks of *run*, in order."""
         if run in self._ended:
             return self._ended[run]
-        pages = -(-self._records.get(run, {}).get("count", 1) // PAGE)
+        pages = -(-self.kept.records.get(run, {}).get("count", 1) // PAGE)
         return self._cached("tasks", run, self.timing.fresh_s * pages, lambda: self.all_of(run))
 
     def all_of(self, run: str) -> Sequence[Found]:
@@ -192,7 +186,7 @@ class Tasks:
         return cast(Answered, value)
 
     def status(self, run: str) -> Status:
-        status, record = self._status(run), self._records.get(run)
+        status, record = self._status(run), self.kept.records.get(run)
         return status if record is None else seated(status, record)
 
     def _status(self, run: str) -> Status:
@@ -200,7 +194,7 @@ class Tasks:
         record = self.record(run)
         job = None if record is None else self.job(run)
         if record is None or job is None:
-            self._records.pop(run, None)
+            self.kept.records.pop(run, None)
             return Status(State.GONE)
         tasks = self.all(run)
         ended, lost = job["state"] == "completed", False
@@ -252,22 +246,8 @@ class Tasks:
         """
         if not record.get("elastic") or not any(map(_ended, tasks)):
             return None
-        if run not in self._ends:
-            count, read = record["count"] // record["elastic"]["max"], self.blobs.read
-            end = elastic_end(record, count, lambda path: read("runs", run, *path.split("/")))
-            if end is None:
-                return None
-            self._ends[run] = end
-        return self._ends[run]
-
-    def changes(self, run: str) -> Sequence[MembershipChange]:
-        """Return the membership changes of an elastic job, with a list for each task, and a read for each change."""
-        base, blobs = f"runs/{run}/", self.blobs
-        return elastic_changes(
-            self.record(run) or {},
-            lambda folder: blobs.names(f"{base}{folder}"),
-            lambda paths: blobs.read_all([f"{base}{path}" for path in paths]),
-        )
+        count = record["count"] // record["elastic"]["max"]
+        return self.kept.elastic_end(run, record, count)
 
     def released(self, run: str) -> set[int]:
         """Return the tasks that are nodes of an elastic job and were released."""
@@ -278,14 +258,11 @@ class Tasks:
         return self._numbers(run, "returned")
 
     def _numbers(self, run: str, folder: str) -> set[int]:
-        if not self._records.get(run, {}).get("elastic"):
+        if not self.kept.records.get(run, {}).get("elastic"):
             return set()
-        base = self.blobs.key("runs", run, folder, "")
-
-        def ask() -> set[int]:
-            return {int(found.key[len(base) :]) for found in self.blobs.listing(base)}
-
-        return self._cached(folder, run, self.timing.slow_s, ask)
+        return self._cached(
+            folder, run, self.timing.slow_s, lambda: self.kept.numbers(run, f"{folder}/")
+        )
 
     def terminate(self, run: str, task: str) -> None:
         """Terminate a task, whether it runs or not."""
@@ -395,28 +372,22 @@ class Tasks:
         return None if is_older else end
 
     def _ends_of(self, run: str) -> NodeEnds:
-        return self.notes.ends(run, self._records.get(run, {}))
+        return self.kept.ends(run, self.kept.records.get(run, {}))
 
     def _stops(self, run: str) -> set[int]:
         """Return the tasks for which there is a stop request."""
-        record = self._records.get(run, {})
+        record = self.kept.records.get(run, {})
         if not record.get("sweep"):
             return set()
 
         def ask() -> set[int]:
-            return self._noted(run, "stop") | self.halted(run, record)
+            return self.kept.numbers(run, "stop/") | self.halted(run, record)
 
         return self._cached("stops", run, self.timing.slow_s, ask)
 
     def halted(self, run: str, record: Found) -> set[int]:
         """Return the tasks that are to end because `max_failed` others have failed."""
-        if "max_failed" not in record:
-            return set()
-        return list_halted(record, self._noted(run, "failed"), record["count"])
-
-    def _noted(self, run: str, folder: str) -> set[int]:
-        base = self.blobs.key("runs", run, folder, "")
-        return {int(entry.key[len(base) :]) for entry in self.blobs.listing(base)}
+        return self.kept.halted(run, record, record["count"])
 
 
 def _cancelled(node: NodeStatus) -> NodeStatus:

@@ -62,7 +62,7 @@ class Releases:
     ) -> set[int]:
         """Note which tasks are to leave, and end those that wait; return those that run."""
         for task in sorted(leave - gone):
-            self.blobs.put_new(b"", "runs", run, "released", str(task))
+            self.blobs.put_new(self.blobs.key("runs", run, "released", str(task)), b"")
         for task in sorted(leave):
             if states.get(task) in WAITING:
                 self.tasks.terminate(run, job.task_id(task))
@@ -81,8 +81,8 @@ class Releases:
         missing = {task for task in come - left if states.get(task, OVER) == OVER}
         for task in sorted(missing):
             self.delete(run, job.task_id(task))
-            self.blobs.put_new(b"", "runs", run, "returned", str(task))
-            self.blobs.remove(self.blobs.key("runs", run, "released", str(task)))
+            self.blobs.put_new(self.blobs.key("runs", run, "returned", str(task)), b"")
+            self.blobs.remove([self.blobs.key("runs", run, "released", str(task))])
         if missing:
             add({job.task_id(task) for task in missing})
         return left

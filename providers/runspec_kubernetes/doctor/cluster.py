@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from runspec_jobs.provider import CredentialsError, Finding, RunspecError
-from runspec_kubernetes import client, reasons, store as stores
+from runspec_kubernetes import client, reasons
 from runspec_kubernetes.errors import CLUSTER, Refused
 from runspec_kubernetes.naming import collection
 from runspec_kubernetes.options import KubernetesOptions
@@ -167,7 +167,7 @@ def _check_store(options: KubernetesOptions) -> Finding:
         assert store is not None, "BUG: the profile has a store"
         store.put(key, b"")
         try:
-            stores.refuse_without_conditions(store, key, b"")
+            store.refuse_without_conditions(key, b"")
         finally:
             store.remove([key])
     except CredentialsError as exc:

@@ -62,7 +62,7 @@ class World:
         return {"errors": [error for error in self.refused if error["job"] in jobs]}
 
     def read(self, *parts: str) -> bytes | None:
-        return self.objects.get("/".join(parts[2:]))
+        return self.objects.get("/".join(parts).split("/", 2)[2])
 
     def names(self, folder: str) -> list[str]:
         return []

@@ -16,8 +16,8 @@ from runspec_kubernetes.job import FAILURES, INDEX
 from runspec_kubernetes.naming import MANAGED, RUN_LABEL, collection
 from runspec_kubernetes.options import KubernetesOptions
 from runspec_kubernetes.session import Session
-from runspec_kubernetes.store import Entry
 from runspec_kubernetes.timing import CLOCK, DEFAULT
+from runspec_objects.store import Entry, Store
 
 RUN = "train-7k2m9q"
 
@@ -94,11 +94,11 @@ def _merge(known: dict[str, Any], patch: Mapping[str, Any]) -> None:
             known[key] = value
 
 
-class FakeStore(dict[str, bytes]):
+class FakeStore(dict[str, bytes], Store):
     """A store in memory."""
 
-    def read(self, key: str) -> bytes | None:
-        return self.get(key)
+    def part(self, key: str, start: int, end: int | None) -> bytes | None:
+        return self[key][start:end] if key in self else None
 
     def put(self, key: str, content: bytes) -> None:
         self[key] = content

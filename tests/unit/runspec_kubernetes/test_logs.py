@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +14,6 @@ from runspec_kubernetes import logs
 from runspec_kubernetes.attempts import Pod
 from runspec_kubernetes.errors import Refused
 from runspec_kubernetes.logs import Logs, Position
-from runspec_kubernetes.store import Entry
 from runspec_kubernetes.timing import DEFAULT
 
 RUN = "train-7k2m9q"
@@ -31,8 +29,8 @@ class Store(dict[str, bytes]):
     def part(self, key: str, start: int, end: int | None) -> bytes | None:
         return self[key][start:end] if key in self else None
 
-    def listing(self, prefix: str) -> Iterator[Entry]:
-        return (Entry(key, len(self[key])) for key in sorted(self) if key.startswith(prefix))
+    def names(self, prefix: str) -> list[str]:
+        return [key.removeprefix(prefix) for key in sorted(self) if key.startswith(prefix)]
 
 
 class Node:

@@ -64,14 +64,14 @@ def put(url: str, body: bytes, **conditions: str) -> HttpResponse:
 
 def put_where_none_is(client: AzureClient, context: ProbeContext) -> Observation:
     folder(client, context)
-    names = ("runs", context.name, "once")
+    key = client.blobs.key("runs", context.name, "once")
 
     def one(number: int) -> bool:
-        return client.blobs.put_new(b"%d" % number, *names)
+        return client.blobs.put_new(key, b"%d" % number)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         count = sum(pool.map(one, range(AT_ONCE)))
-    later = client.blobs.put_new(b"later", *names)
+    later = client.blobs.put_new(key, b"later")
     return observation(
         (count, later) == (1, False),
         f"{count} of {AT_ONCE} parallel writes succeeded, a later one: {later}",

@@ -95,7 +95,7 @@ def test_a_wish_is_in_the_store_before_a_child_is_told_to_end_and_each_is_said_o
 ) -> None:
     done: list[str] = []
     own = jobs(SimpleNamespace(put_new=lambda content, *parts: done.append("/".join(parts))))
-    own.records["r"] = {"shape": "array", "nodes": 2, "sweep": [["n", ["a", "b", "c"]]]}
+    own.kept.records["r"] = {"shape": "array", "nodes": 2, "sweep": [["n", ["a", "b", "c"]]]}
     own.remember("r", "j")
     monkeypatch.setattr(own, "job", lambda run: {"jobId": "j", "status": "RUNNING"})
     monkeypatch.setattr(
@@ -143,7 +143,7 @@ def test_changes_are_listed_once_for_each_task_and_read() -> None:
     kept = {at(n): record(n) for n in (1, 2, 10)} | {at(1, 1): record(1)}
     known, bucket = elastic(kept | {"elastic/0/state": b"{}"}, sweep=[["lr", ["1", "2"]]])
 
-    found = known.changes("r")
+    found = known.kept.changes("r")
 
     assert [(one.task, one.generation, one.gap_s) for one in found] == [
         *((0, 1, 1.5), (0, 2, 1.5), (0, 10, 1.5), (1, 1, 1.5))
@@ -155,12 +155,12 @@ def test_of_very_many_changes_the_last_ones_are_read(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(elastic_tasks, "CHANGES", 3)
     known, bucket = elastic({at(n): record(n) for n in range(1, 40)})
 
-    assert [one.generation for one in known.changes("r")] == [37, 38, 39]
+    assert [one.generation for one in known.kept.changes("r")] == [37, 38, 39]
     assert len(bucket.asked) == 1 + 1 + 3
 
 
 def test_a_job_whose_nodes_stay_has_no_changes_and_its_store_is_not_listed() -> None:
     known, bucket = elastic({}, elastic=None)
 
-    assert known.changes("r") == []
+    assert known.kept.changes("r") == []
     assert bucket.asked == ["get"]  # its record, which whoever asks how it is has read already

@@ -47,8 +47,11 @@ class World:
     def listing(self, prefix: str) -> Sequence[Any]:
         return ()
 
-    def read(self, *parts: str) -> bytes | None:
-        found = {"record.json": self.record, "state": self.state}.get(parts[-1])
+    def names(self, prefix: str) -> Sequence[str]:
+        return ()
+
+    def read(self, key: str) -> bytes | None:
+        found = {"record.json": self.record, "state": self.state}.get(key.rpartition("/")[2])
         return None if found is None else json.dumps(found).encode()
 
 

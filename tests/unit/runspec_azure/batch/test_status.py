@@ -13,10 +13,10 @@ from azure.core import exceptions
 from runspec_azure.batch import timing
 from runspec_azure.batch.cleanup import Stops
 from runspec_azure.batch.status import Tasks
-from runspec_azure.store import Entry
 from runspec_azure.timing import CLOCK
 from runspec_jobs.provider import RemoteError, State, Status
 from runspec_jobs.provider.node_ends import exited
+from runspec_objects.store import Entry
 
 RUN = "n-abc123"
 Shown = dict[str, Any]
@@ -61,7 +61,9 @@ class Service:
     def key(self, *parts: str) -> str:
         return "/".join(parts)
 
-    def names(self, *parts: str) -> list[str]:
+    def names(self, prefix: str) -> list[str]:
+        if "/ends/" not in prefix:
+            return [entry.key.removeprefix(prefix) for entry in self.listing(prefix)]
         self.listed += 1
         return self.ends
 
@@ -379,8 +381,11 @@ class Written:
     def __init__(self, *tasks: Shown) -> None:
         self.tasks, self.done = tasks, list[tuple[str, ...]]()
 
-    def put_new(self, content: bytes, *parts: str) -> bool:
-        self.done.append(("put", "/".join(parts)))
+    def key(self, *parts: str) -> str:
+        return "/".join(parts)
+
+    def put_new(self, key: str, content: bytes) -> bool:
+        self.done.append(("put", key))
         return True
 
     def all(self, run: str) -> tuple[Shown, ...]:
@@ -431,7 +436,7 @@ def test_a_job_whose_nodes_stay_has_no_changes_and_its_store_is_not_listed() -> 
     service = Service(task("completed", 0, **GOOD))
     service.listing = None  # type: ignore[assignment, method-assign] # nobody calls it
 
-    assert Tasks(service, service).changes(RUN) == []  # type: ignore[arg-type] # what it asks of both
+    assert Tasks(service, service).kept.changes(RUN) == []  # type: ignore[arg-type] # what it asks of both
 
 
 # What agents have recorded

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 ASKED: dict[str, Callable[[Blobs], Any]] = {
     "put": lambda blobs: blobs.put("x/a", b"1"),
-    "put_new": lambda blobs: blobs.put_new(b"1", "a"),
+    "put_new": lambda blobs: blobs.put_new("x/a", b"1"),
     "put_blocks": lambda blobs: blobs.put_blocks("x/a", iter([b"1"] * 3), 3),
     "listing": lambda blobs: list(blobs.listing("x/")),
     "folders": lambda blobs: blobs.folders("x/"),
@@ -71,7 +71,7 @@ def test_changes_are_read_as_the_nodes_wrote_them_down(there: Blobs) -> None:
     there.put(f"x/runs/r/{at(1, 1)}", record(1, gap_s=None))
     session: Any = SimpleNamespace()
 
-    found = Tasks(session, there).changes("r")
+    found = Tasks(session, there).kept.changes("r")
 
     assert [(one.task, one.generation) for one in found] == [
         *((0, n) for n in range(1, 21)),
@@ -92,5 +92,5 @@ def test_a_container_that_is_not_there_is_named(what: str, blobs: Blobs) -> None
 
 
 def test_reading_from_a_missing_container_returns_none(blobs: Blobs) -> None:
-    assert (blobs.read("a"), blobs.size("x/a")) == (None, None)
-    blobs.remove("x/a")
+    assert (blobs.read("x/a"), blobs.size("x/a")) == (None, None)
+    blobs.remove(["x/a"])

@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 def put(memory: MemoryStore, content: Any) -> list[int]:
     """Put *content* below `x/`; give what was told of it."""
     known = Store(BatchAiOptions(storage_account="acct", container="jobs"))
-    known.blobs.__dict__["store"] = memory
+    known.blobs.__dict__["native"] = memory
     told: list[int] = []
     known.put_folder("x/", content, lambda done, whole: told.append(done))
     return told

@@ -1,0 +1,47 @@
+"""Errors of obstore that say whether an object exists, and what else is in them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from obstore import exceptions as native
+
+
+@contextlib.contextmanager
+def absent() -> Iterator[None]:
+    """Raise FileNotFoundError if obstore says that an object does not exist."""
+    try:
+        yield
+    except (native.NotFoundError, FileNotFoundError):
+        raise FileNotFoundError from None
+
+
+@contextlib.contextmanager
+def taken() -> Iterator[None]:
+    """Raise FileExistsError if obstore says that the condition of a write is not fulfilled."""
+    try:
+        yield
+    except (native.AlreadyExistsError, native.PreconditionError, FileExistsError):
+        raise FileExistsError from None
+
+
+@contextlib.contextmanager
+def streamed() -> Iterator[None]:
+    """Raise the errors of obstore for those of its readers, which are OSErrors with the same text."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as exc:
+        raise native.GenericError(str(exc)) from exc
+
+
+def between(exc: BaseException, begin: str, end: str) -> str:
+    """Return what is between two marks in the text of *exc*, which contains the answer of the service, or "".
+
+    >>> between(ValueError("403: <Code>AccessDenied</Code>"), "<Code>", "</Code>")
+    'AccessDenied'
+    """
+    inner, there, _ = str(exc).partition(begin)[2].partition(end)
+    return inner if there else ""
