@@ -227,6 +227,10 @@ class Runs:
             if alone or not ends.written or (proven is not None and proven.code == 0):
                 return NodeStatus(task, rank, attempt, State.SUCCEEDED, "", 0, over)
             return NodeStatus(task, rank, attempt, State.FAILED, reason, code, over)
+        if state is State.FAILED and index not in failed and proven is not None and not proven.code:
+            # It has ended well after the Job had failed, which then counts no pod any more: see `canRemoveFinalizer` in
+            # https://github.com/kubernetes/kubernetes/blob/master/pkg/controller/job/job_controller.go
+            return NodeStatus(task, rank, attempt, State.SUCCEEDED, "", 0, over)
         if state is State.CANCELLED or (index not in failed and final is None):
             return NodeStatus(task, rank, attempt, State.CANCELLED, CANCEL, code, over)
         return NodeStatus(task, rank, attempt, State.FAILED, reason, code, over)

@@ -93,6 +93,19 @@ def test_a_node_knows_better_than_an_agent_that_was_told_to_end(
     assert node.reason.startswith(reason)
 
 
+def test_a_task_that_succeeds_while_max_failed_ends_the_job_has_succeeded() -> None:
+    """The Job controller takes the finalizers of all pods away as soon as it fails the Job: see canRemoveFinalizer."""
+    fakes = Fakes(max_failed=1)
+    ended = {"type": "Failed", "status": "True", "reason": "MaxFailedIndexesExceeded"}
+    fakes.add_job(2)["status"] = {"failedIndexes": "0", "conditions": [ended]}
+    for name in ("0/1/0-3-program", "1/1/0-0-program"):
+        fakes.store[f"runs/{RUN}/ends/{name}"] = b""
+
+    nodes = fakes.client.state(RUN).nodes
+
+    assert [(n.state, n.exit_code) for n in nodes] == [(State.FAILED, 3), (State.SUCCEEDED, 0)]
+
+
 def test_a_login_without_events_has_a_status() -> None:
     fakes = Fakes()
     fakes.add_job()
