@@ -148,7 +148,7 @@ def measure(files: Mapping[str, str], titles: list[str]) -> Iterator[Row]:
     yield Row("__init__ files of at most three lines", str(len(short)), "those that are needed")
     face = next((s for s in product if s.path == FACE), None)
     yield Row("names in the face of provider", str(len(list_face(face)) if face else 0), "<= 90")
-    yield Row("comments in 100 lines of code", f"{share_comments(code):.1f}", ">= 3.5")
+    yield Row("comments in 100 lines of code", f"{share_comments(code):.3f}", ">= 3.5")
     lengths = sorted(map(len, titles))
     yield Row("title of a commit, 90th percentile", f"{lengths[len(lengths) * 9 // 10]}", "<= 60")
 

@@ -34,6 +34,8 @@ class Cluster(World):
         self.jobs = jobs.Controller(self)
         self.nodes = node_states.Controller(self, self.kubelet)
         self._steps: Sequence[Callable[[], None]] = (
+            # In the order in which a new job passes through them, so that one round starts its
+            # pods.
             lambda: kueue.sync(self),
             self.jobs.sync,
             lambda: garbage.sync(self),

@@ -81,6 +81,7 @@ class Handler(Serving):
         """Return what the record of calls has of a request; the body of a secret is not in it."""
         split = urlsplit(self.path)
         kept: dict[str, Any] = {"method": self.command, "path": split.path, "query": split.query}
+        # Tests and `rehearse` show the record.
         if request is not None and request.resource is not SECRETS:
             try:
                 kept["body"] = request.json() or None

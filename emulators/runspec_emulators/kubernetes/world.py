@@ -101,6 +101,8 @@ class World:
         key = (meta.get("namespace", ""), meta["name"])
         kept = self.objects.setdefault(resource.names.resource, {})
         before = kept.get(key)
+        # A write that changes nothing has no new version and no event, or controllers would wake each
+        # other for ever.
         if before is not None and before == value:
             return before
         fresh: Object = copied(value)
@@ -116,6 +118,7 @@ class World:
         key = (meta.get("namespace", ""), meta["name"])
         before = self.objects[resource.names.resource].pop(key)
         last: Object = copied(value)
+        # A deletion has a version too, so that a watch can begin after it.
         last["metadata"]["resourceVersion"] = self._next()
         self._tell("DELETED", resource, last, before)
         return last

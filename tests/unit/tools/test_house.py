@@ -49,7 +49,7 @@ def values() -> dict[str, str]:
         ("modules named like their folder", "1"),
         ("__init__ files of at most three lines", "2"),
         ("names in the face of provider", "3"),
-        ("comments in 100 lines of code", "8.3"),
+        ("comments in 100 lines of code", "8.333"),
         ("title of a commit, 90th percentile", "70"),
     ],
 )

@@ -36,6 +36,8 @@ def identify(settings: Settings, headers: Mapping[str, str]) -> User:
         for name, given in settings.users.items():
             if hmac.compare_digest(token.encode(), str(given["token"]).encode()):
                 return User(name, given.get("rules", ()))
+    # As with --anonymous-auth=false; where anonymous requests are allowed, they are refused with 403
+    # by RBAC: https://kubernetes.io/docs/reference/access-authn-authz/authentication/#anonymous-requests
     raise errors.refuse(401, "Unauthorized", "Unauthorized")
 
 
@@ -56,11 +58,15 @@ def allows(user: User, action: Action) -> bool:
 
 def _fits(rule: Mapping[str, Any], action: Action) -> bool:
     plural, slash, sub = action.resource.partition("/")
+    # A rule for `pods` does not cover `pods/log`; `*/log` covers the log of anything:
+    # ResourceMatches in pkg/apis/rbac/v1/evaluation_helpers.go.
     known = {"*", action.resource, *({f"*/{sub}"} if slash else {plural})}
     return (
         bool({"*", action.verb} & {*rule.get("verbs", ())})
         and bool({"*", action.group} & {*rule.get("apiGroups", ())})
         and bool(known & {*rule.get("resources", ())})
+        # A request that names no object, such as a create, is never allowed by a rule with names:
+        # https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources
         and (not rule.get("resourceNames") or action.name in rule["resourceNames"])
         and rule.get("namespace") in (None, action.namespace)
     )

@@ -209,12 +209,15 @@ def _check_quotas(world: World, resource: Resource, value: Object) -> None:
                 for n in hard
                 if n in PLAIN or n.startswith(("requests.cpu", "requests.memory", "limits."))
             ]
+            # A pod without requests could not be counted: "users must specify requests or limits for those
+            # values; otherwise, the quota system may reject pod creation".
             if missing := sorted(n for n in computed if n not in asked):
                 containers = ",".join(c["name"] for c in value["spec"]["containers"])
                 said = "; ".join(f"{n} for: {containers}" for n in missing)
                 raise errors.forbidden(
                     resource.names, meta["name"], f"failed quota: {name}: must specify {said}"
                 )
+        # A quota that is exceeded already refuses only what would take more of the same.
         touched = sorted(n for n in asked if n in hard and asked[n])
         if not touched:
             continue

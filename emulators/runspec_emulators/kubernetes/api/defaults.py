@@ -42,6 +42,8 @@ def set_container(container: Object) -> None:
     container.setdefault("terminationMessagePolicy", "File")
     image = container.get("image", "")
     tag = image.rpartition("/")[2].partition(":")[2]
+    # A digest never changes its content, a tag `latest` does:
+    # https://kubernetes.io/docs/concepts/containers/images/#imagepullpolicy-defaulting
     always = tag in ("", "latest") and "@" not in image
     container.setdefault("imagePullPolicy", "Always" if always else "IfNotPresent")
     for port in container.get("ports") or ():
@@ -64,14 +66,19 @@ def _set_requests(container: Object) -> None:
 
 def set_job(value: Object) -> None:
     spec = value.setdefault("spec", {})
+    # "When both are unset, both are defaulted to 1". With parallelism alone, completions stays unset,
+    # which means a work queue: https://kubernetes.io/docs/concepts/workloads/controllers/job/#parallel-jobs
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = spec["parallelism"] = 1
     spec.setdefault("parallelism", 1)
     per_index = "backoffLimitPerIndex" in spec
+    # With backoffLimitPerIndex, no number of failures of all indexes together ends the job:
+    # JobSpec.
     spec.setdefault("backoffLimit", NO_LIMIT if per_index else 6)
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
     spec.setdefault("manualSelector", False)
+    # "When using podFailurePolicy, Failed is the only allowed value": JobSpec.
     policy = "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
     spec.setdefault("podReplacementPolicy", policy)
     for rule in spec.get("podFailurePolicy", {}).get("rules") or ():
@@ -81,6 +88,8 @@ def set_job(value: Object) -> None:
     if isinstance(template, dict):
         template.setdefault("metadata", {})
         set_pod(template.setdefault("spec", {}))
+    # SetDefaults_Job in pkg/apis/batch/v1/defaults.go gives a job without labels those of its
+    # template.
     if not value["metadata"].get("labels") and isinstance(template, dict):
         labels = template["metadata"].get("labels")
         if labels:
@@ -93,6 +102,7 @@ def set_selector(value: Object) -> None:
     if spec.get("manualSelector") or "template" not in spec:
         return
     labels = spec["template"]["metadata"].setdefault("labels", {})
+    # Each has an old name without a prefix, which selectors of users still have.
     for name, text in (("controller-uid", meta["uid"]), ("job-name", meta["name"])):
         labels[name] = labels[f"{PREFIX}{name}"] = text
     meta["labels"] = meta.get("labels") or dict(labels)
@@ -145,6 +155,8 @@ def _set_pod_object(value: Object) -> None:
     spec.setdefault("serviceAccountName", "default")
     spec.setdefault("serviceAccount", spec["serviceAccountName"])
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    # The admission plugin DefaultTolerationSeconds:
+    # https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#defaulttolerationseconds
     tolerations = spec.setdefault("tolerations", [])
     for name in ("not-ready", "unreachable"):
         key = f"node.kubernetes.io/{name}"

@@ -34,6 +34,8 @@ def delete(
         value.setdefault("status", {})["phase"] = "Terminating"
     elif not meta.get("finalizers") and not grace:
         return world.remove(resource, _marked(value, 0)), True
+    # A second deletion can only shorten the time: BeforeDelete in
+    # k8s.io/apiserver/pkg/registry/rest/delete.go.
     if is_terminating(value) and meta.get("deletionGracePeriodSeconds", 0) <= grace:
         return world.put(resource, value), False
     return world.put(resource, _marked(value, grace)), False
@@ -65,6 +67,7 @@ def _marked(value: Object, grace: int) -> Object:
     """Return an object that is to be deleted after *grace* seconds."""
     meta = value["metadata"]
     when = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=grace)
+    # Controllers see by the generation that they have to act otherwise: BeforeDelete.
     if "deletionTimestamp" not in meta:
         meta["generation"] = meta.get("generation", 0) + 1
     meta["deletionTimestamp"] = when.strftime("%Y-%m-%dT%H:%M:%SZ") if grace else now()
@@ -74,6 +77,7 @@ def _marked(value: Object, grace: int) -> Object:
 
 def _grace(resource: Resource, value: Object, options: dict[str, Any]) -> int:
     """Return the seconds that a pod has to end: none, if it runs nowhere or has ended."""
+    # Nobody would use the time: CheckGracefulDelete in pkg/registry/core/pod/strategy.go.
     if resource is not PODS or has_ended(value) or not value["spec"].get("nodeName"):
         return 0
     given = options.get("gracePeriodSeconds")
@@ -104,6 +108,7 @@ def _check(resource: Resource, value: Object, options: dict[str, Any]) -> None:
 def settle(world: World, resource: Resource, value: Object) -> bool:
     """Remove an object that is to be deleted and that nothing holds any more; return whether it was."""
     meta = value["metadata"]
+    # A pod with time left belongs to its kubelet, which sets the time to 0 when it has ended.
     held = meta.get("finalizers") or (resource is PODS and meta.get("deletionGracePeriodSeconds"))
     if not is_terminating(value) or held or resource is NAMESPACES:
         return False

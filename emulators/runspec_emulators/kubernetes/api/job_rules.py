@@ -34,6 +34,7 @@ def check(value: Object) -> Iterator[Cause]:
     indexed = spec.get("completionMode") == "Indexed"
     if indexed:
         yield from _indexed(spec, name)
+    # The name of the job becomes the value of a label of its pods.
     elif len(name) > 63:
         yield errors.wrong("spec.template.labels", name, names.too_long(63))
     yield from _per_index(spec, indexed)
@@ -132,6 +133,7 @@ def _rule(rule: Object, at: str, spec: Object, containers: list[Any]) -> Iterato
             "FieldValueTooMany", place, f"Too many: {len(values)}: must have at most 255 items"
         )
     for number, value in enumerate(values):
+        # Success is no failure that a rule could be about.
         if value == 0 and codes.get("operator") == "In":
             yield errors.wrong(f"{place}[{number}]", 0, "must not be 0 for the In operator")
         if value in values[:number]:
@@ -151,6 +153,8 @@ def check_update(value: Object, before: Object) -> Iterator[Cause]:
     """Yield which changes of a job are not allowed."""
     spec, old = value["spec"], before["spec"]
     indexed = old.get("completionMode") == "Indexed"
+    # "Elastic Indexed Jobs": an indexed job can change its size if both numbers change together:
+    # https://kubernetes.io/docs/concepts/workloads/controllers/job/#elastic-indexed-jobs
     grows = indexed and spec.get("completions") == spec.get("parallelism")
     fields = [
         "selector",

@@ -43,6 +43,7 @@ def page(world: World, request: Request) -> Object:
     asked = check_version(world, request)
     limit, fits = request.number("limit") or 0, test_of(request)
     most = world.settings.page
+    # A server may give fewer items than the limit; clients have to go on while there is a token.
     limit = min(limit, most) if limit and most else limit or most
     version, start = world.version, ("", "")
     if request.option("resourceVersionMatch") == "Exact":
@@ -51,18 +52,22 @@ def page(world: World, request: Request) -> Object:
             raise errors.gone("The resourceVersion for the provided list is too old.")
     if request.option("continue"):
         version, start = _read_token(request.option("continue"))
+        # A token of -1 came with "too old": its rest is read as it is now, which may be
+        # inconsistent.
         version = version if version > 0 else world.version
         if version < world.forgotten:
             error = errors.gone(TOO_OLD)
             error.details["meta"] = {"continue": _token(-1, start)}
             raise error
     kept = as_of(world, request.resource, version)
+    # Pages go by namespace and name, the order of keys in etcd: so a token is only the last key.
     keys = sorted(k for k in kept if not request.namespace or k[0] == request.namespace)
     rest = [k for k in keys if k > start and fits(kept[k])]
     shown = rest[:limit] if limit else rest
     meta: dict[str, Any] = {"resourceVersion": str(version)}
     if len(shown) < len(rest):
         meta["continue"] = _token(version, shown[-1])
+        # With selectors, "the number of remaining items is unknown": ListMeta of meta/v1.
         if not request.option("labelSelector") and not request.option("fieldSelector"):
             meta["remainingItemCount"] = len(rest) - len(shown)
     return {

@@ -48,8 +48,12 @@ KEY_WRONG = (
 )
 FINALIZERS = ("foregroundDeletion", "kubernetes", "orphan")
 FINALIZER_WRONG = "name is neither a standard finalizer name nor is it fully qualified"
+# Without vowels, so that no name is a rude word by chance: pkg/util/rand of k8s.io/apimachinery
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+# TotalAnnotationSizeLimitB in pkg/api/validation/objectmeta.go of k8s.io/apimachinery
 ANNOTATIONS = 256 * 1024  # bytes of all annotations of an object
+# Both are parts of DNS names:
+# https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/
 OF_KIND = {"Service": "old", "Namespace": "label"}
 
 
@@ -59,6 +63,7 @@ def too_long(most: int) -> str:
 
 def generate(prefix: str) -> str:
     """Return a name that begins with *prefix*, which is cut to 58 characters, and has five more."""
+    # 63 in all, the most of a DNS label: pkg/storage/names/generate.go of k8s.io/apiserver.
     return prefix[:58] + "".join(secrets.choice(ALPHABET) for _ in range(5))
 
 
@@ -129,6 +134,8 @@ def check_metadata(kind: str, meta: Mapping[str, Any]) -> Iterator[Cause]:
 
 def check_annotations(annotations: Mapping[str, str], field: str) -> Iterator[Cause]:
     for key in annotations:
+        # Keys of annotations may have capitals in their prefix: ValidateAnnotations lowers them
+        # first.
         for problem in key_problems(key.lower()):
             yield errors.wrong(field, key, problem)
     if sum(len(k) + len(v.encode()) for k, v in annotations.items()) > ANNOTATIONS:

@@ -77,6 +77,8 @@ def create(world: World, request: Request) -> Object:
     """Return the object that was created from the body of a request."""
     _check_type(request)
     value, causes = decoding.decode(request, request.document())
+    # A plain error of the store, which nothing translates, hence the 500: ErrResourceVersionSetOnCreate
+    # in pkg/storage/errors.go of k8s.io/apiserver.
     if value["metadata"].get("resourceVersion"):
         said = "resourceVersion should not be set on objects to be created"
         raise errors.refuse(500, "", said)
@@ -123,6 +125,8 @@ def add(
     problems = [*(causes or ()), *check(resource, value)]
     if problems:
         raise errors.invalid(resource.names, meta.get("name", ""), problems)
+    # After the checks: an object that is wrong is 422 even where its name is taken, because etcd is
+    # asked last.
     taken = world.get(resource, meta.get("namespace", ""), meta["name"])
     if taken is not None:
         raise errors.already_exists(resource.names, meta["name"], leaving=is_terminating(taken))
@@ -234,6 +238,7 @@ def patch(world: World, request: Request) -> Object:
 
 
 def _check_version(request: Request, before: Object, value: Object) -> None:
+    # Without a version, or with 0, an update replaces whatever is there.
     known = (None, "", "0", before["metadata"]["resourceVersion"])
     if value["metadata"].get("resourceVersion") not in known:
         raise errors.conflict(request.resource.names, request.name, errors.MODIFIED)
@@ -253,6 +258,8 @@ def _replace(
         meta.pop(name, None)
         if name in old:
             meta[name] = old[name]
+    # The subresource changes the status alone, and the object itself everything else: so a user and a
+    # controller cannot undo each other's changes.
     if request.sub == "status":
         value = {**copied(before), "status": value.get("status", {})}
         return value if request.is_dry else world.put(resource, value)
@@ -262,6 +269,7 @@ def _replace(
     problems = [*causes, *check(resource, value), *_check_update(resource, value, before)]
     if problems:
         raise errors.invalid(resource.names, request.name, problems)
+    # The generation counts versions of what is wanted; labels and the status do not.
     if value.get("spec") != before.get("spec") and "generation" in meta:
         meta["generation"] += 1
     if request.is_dry:
@@ -307,6 +315,7 @@ def delete(world: World, request: Request) -> Object:
     resource = request.resource
     options = _options(request)
     value, gone = deletion.delete(world, resource, read(world, request), options)
+    # These three return the object even when it is gone; other kinds return a Status.
     if not gone or resource.names.plural in ("pods", "services", "namespaces"):
         return value
     details = {**resource.names.details(request.name), "uid": value["metadata"]["uid"]}

@@ -57,6 +57,7 @@ def _strategic(kind: str, path: tuple[str, ...], value: Any, patch: Any) -> dict
     mode = patch.get("$patch")
     merged = {} if mode == "replace" or not isinstance(value, dict) else dict(value)
     for name, inner in patch.items():
+        # $setElementOrder changes only the order of a list, which the emulator leaves as it is.
         if name == "$patch" or name.startswith("$setElementOrder/"):
             continue
         if name == "$retainKeys":
@@ -78,6 +79,7 @@ def _strategic(kind: str, path: tuple[str, ...], value: Any, patch: Any) -> dict
 def _merge_list(
     kind: str, path: tuple[str, ...], key: str, value: list[Any], patch: list[Any]
 ) -> list[Any]:
+    # The entry is a directive, and no item of the list.
     if any(isinstance(p, dict) and p.get("$patch") == "replace" for p in patch):
         return [p for p in patch if p.get("$patch") != "replace"]
     merged = list(value)

@@ -139,6 +139,7 @@ def _container(container: Object, at: str, volumes: set[str]) -> Iterator[Cause]
             yield errors.wrong(f"{place}.mountPath", path, "must be unique")
         paths.add(path)
         below = mount.get("subPath", "")
+        # It would lead out of the volume, to files of the node.
         if ".." in below.split("/"):
             yield errors.wrong(f"{at}.volumeMounts.subPath", below, "must not contain '..'")
 
@@ -192,6 +193,8 @@ def _resources(resources: Object, at: str) -> Iterator[Cause]:
                 yield errors.wrong(place, name, "must be a standard resource for containers")
     for name, value in requests.items():
         place = f"{at}.requests"
+        # A device cannot be overcommitted, so its request and its limit are the same:
+        # https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/
         if _extended(name) and name not in limits:
             yield errors.required(f"{at}.limits", GPU_EQUAL)
         elif _extended(name) and quantity.read(value) != quantity.read(limits[name]):

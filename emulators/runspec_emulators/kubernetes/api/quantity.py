@@ -42,9 +42,12 @@ def write(value: Fraction) -> str:
     >>> write(Fraction(3, 2)), write(Fraction(2**31)), write(Fraction(0)), write(Fraction(5000))
     ('1500m', '2Gi', '0', '5k')
     """
+    # Rounded up: what is requested must not become less.
     if value.denominator != 1:
         return f"{-(-value * 1000 // 1)}m"
     number = value.numerator
+    # "No fractional digits will be emitted", and "the exponent (or suffix) is as large as
+    # possible".
     for suffix in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"):
         scale = SCALES[suffix].numerator
         if number and number % scale == 0:

@@ -23,6 +23,7 @@ OPTIONS = {
     "patch": "PatchOptions",
     "delete": "DeleteOptions",
 }
+# MaxRequestBodyBytes in pkg/server/config.go of k8s.io/apiserver
 BODY = 3 * 1024 * 1024  # bytes of a request
 
 
@@ -137,6 +138,7 @@ def _place(parts: list[str]) -> tuple[str, str, list[str]]:
 def _verb(request: Request) -> str:
     method, name = request.method, request.name
     if method in ("GET", "HEAD"):
+        # A watch is a verb of its own: who may list may not thereby watch.
         if request.is_set("watch"):
             return "watch"
         return "get" if name else "list"

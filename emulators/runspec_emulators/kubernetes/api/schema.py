@@ -103,6 +103,7 @@ class Decoder:
             form = schema["fields"].get(name)
             if form is None:
                 self.unknown.append(f'unknown field "{dot}{name}"')
+            # A null stands for a field that is not given.
             elif inner is not None:
                 decoded[name] = self._field(form, inner, f"{dot}{name}")
         missing = [n for n in schema.get("required", ()) if n not in decoded]

@@ -48,6 +48,7 @@ def _label_part(part: str) -> Test:
         values = {v.strip() for v in inner.split(",")}
         if word == "in":
             return lambda labels: labels.get(key) in values
+        # Objects without the key fit too, as they do !=.
         return lambda labels: key not in labels or labels[key] not in values
     if match := _EQUAL.fullmatch(part):
         key, word, wanted = match.groups()
@@ -90,6 +91,7 @@ def field_test(plural: str, text: str) -> Test:
 
 def field(value: Mapping[str, Any], name: str) -> str:
     """Return a field of an object as selectors see it."""
+    # Selectors know status.succeeded by this name: pkg/registry/batch/job/strategy.go.
     if name == "status.successful":
         return str(value.get("status", {}).get("succeeded", 0))
     if name == "source":

@@ -50,12 +50,15 @@ class Watch:
             if fresh is None:
                 break
             yield from fresh
+        # So that the next watch begins where this one ended, and repeats nothing.
         if self._bookmarks and not self._world.closed:
             yield self._bookmark()
 
     def _begin(self) -> Iterator[bytes]:
         """Yield the objects that are there, where no version is given."""
         initial = self._request.is_set("sendInitialEvents")
+        # Without a version, or with 0, a watch begins with synthetic ADDED events:
+        # https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-watch
         if self._version and not initial:
             return
         for value in listing.chosen(self._world, self._request):
@@ -98,6 +101,8 @@ class Watch:
             return
         before = change.before is not None and self._fits(change.before)
         after = change.kind != "DELETED" and self._fits(change.value)
+        # A client sees only what its selectors choose, so an object that they choose no longer is DELETED
+        # for it: convertToWatchEvent in pkg/storage/cacher/cache_watcher.go of k8s.io/apiserver.
         if after:
             yield line("MODIFIED" if before else "ADDED", change.value)
         elif before:

@@ -23,6 +23,8 @@ COUNT = Verdict("Count")
 def judge(job: Object, pod: Object) -> Verdict:
     """Return the action of the first rule that fits: "Once a rule matches a Pod failure, the remaining are ignored"."""
     rules = job["spec"].get("podFailurePolicy", {}).get("rules") or ()
+    # Rules are asked of failed pods alone, not of those that are being deleted:
+    # https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy
     if pod["status"].get("phase") != "Failed":
         return COUNT
     name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
@@ -54,6 +56,7 @@ def _by_code(wanted: Object, pod: Object) -> tuple[str, int] | None:
     ]
     for status in statuses:
         code = status.get("state", {}).get("terminated", {}).get("exitCode", 0)
+        # "Containers completed with success (exit code 0) are excluded from the requirement check".
         if code == 0 or wanted.get("containerName") not in (None, status["name"]):
             continue
         if (code in wanted["values"]) == (wanted["operator"] == "In"):

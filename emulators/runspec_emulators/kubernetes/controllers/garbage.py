@@ -22,6 +22,8 @@ def sync(world: World) -> None:
             references = owners(value)
             for reference in references:
                 owned.setdefault(reference["uid"], []).append((resource, value))
+            # An object stays as long as one of its owners is there. Owners are known by uid: a new object
+            # of the same name is another owner.
             if references and not any(r["uid"] in uids for r in references):
                 _delete(world, resource, value)
     for resource in STORED:
@@ -47,11 +49,14 @@ def _settle(
     if ORPHAN in finalizers:
         for kind, value in dependents:
             world.change(kind, *key_of(value), lambda changed: _disown(changed, uid))
+        # Last: an owner that goes before its dependents are free of it would take them along.
         deletion.drop_finalizer(world, resource, owner, ORPHAN)
     if FOREGROUND in finalizers:
         left = [d for d in dependents if world.get(d[0], *key_of(d[1])) is not None]
         for kind, value in left:
             _delete(world, kind, value)
+        # "The only dependents that block owner deletion are those with
+        # ownerReference.blockOwnerDeletion=true".
         blocking = [
             kept
             for kind, value in left
@@ -75,5 +80,7 @@ def _empty(world: World, namespace: Object) -> None:
             for value in list(world.all(resource, name)):
                 _delete(world, resource, value)
                 left += world.get(resource, *key_of(value)) is not None
+    # The namespace goes last, so that no object is ever in a namespace that is not there:
+    # https://kubernetes.io/docs/concepts/overview/working-with-objects/namespaces/
     if not left and not namespace["metadata"].get("finalizers"):
         world.remove(NAMESPACES, namespace)

@@ -21,6 +21,7 @@ def write(indexes: Iterable[int]) -> str:
     """
     parts: list[str] = []
     for first, last in _runs(sorted(indexes)):
+        # Two numbers are not compressed: a dash would save nothing.
         if last - first >= 2:
             parts.append(f"{first}-{last}")
         else:

@@ -46,7 +46,9 @@ def _make_pod(job: Object, index: int | None, counts: tuple[int, int] | None) ->
     prefix = f"{meta['name']}-"
     if index is not None:
         prefix += f"{index}-"
+        # Both: the label is newer, so that pods can be selected by index (PodIndexLabel, 1.28).
         annotations[INDEX] = labels[INDEX] = str(index)
+        # "Pod hostnames take the form $(job-name)-$(index)", by which peers find each other.
         spec["hostname"] = f"{meta['name']}-{index}"
         for container in [*spec["containers"], *(spec.get("initContainers") or ())]:
             _add_index(container)
@@ -60,6 +62,7 @@ def _make_pod(job: Object, index: int | None, counts: tuple[int, int] | None) ->
         "name": meta["name"],
         "uid": meta["uid"],
         "controller": True,
+        # With it, foreground deletion of the job waits until the pod is gone.
         "blockOwnerDeletion": True,
     }
     made: Object = {
@@ -82,6 +85,8 @@ def _make_pod(job: Object, index: int | None, counts: tuple[int, int] | None) ->
 def _add_index(container: Object) -> None:
     """ "the JOB_COMPLETION_INDEX environment variable" """
     env = container.setdefault("env", [])
+    # A variable of that name in the template stays: addCompletionIndexEnvVariable in
+    # pkg/controller/job/indexed_job_utils.go.
     if not any(v["name"] == "JOB_COMPLETION_INDEX" for v in env):
         field = {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}
         env.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": field}})
@@ -90,6 +95,7 @@ def _add_index(container: Object) -> None:
 def remove(world: World, job: Object, pod: Object, *, counted: bool) -> None:
     """Delete a pod of a job. One that is not to be *counted* as failed loses its finalizer first."""
     if not counted:
+        # The controller counts only pods that have the finalizer.
         deletion.drop_finalizer(world, PODS, pod, TRACKING)
     meta = pod["metadata"]
     kept = world.get(PODS, meta["namespace"], meta["name"])

@@ -80,9 +80,13 @@ class Round:
         self._lost = indexes.read(self._status.get("failedIndexes", ""))
 
     def run(self) -> None:
+        # A job that is created suspended gets its start time when it is first resumed:
+        # JobStatus.startTime.
         fresh = "startTime" not in self._status
         if fresh and not self._spec["suspend"]:
             self._status["startTime"] = now()
+        # A pod with the finalizer is not counted yet, and cannot vanish before it is:
+        # https://kubernetes.io/docs/concepts/workloads/controllers/job/#job-tracking-with-finalizers
         for pod in self._pods:
             if TRACKING in (pod["metadata"].get("finalizers") or ()):
                 self._count(pod)
@@ -114,6 +118,8 @@ class Round:
     # What has ended.
 
     def _count(self, pod: Object) -> None:
+        # A pod that is deleted may never reach a last phase, as on a lost node, so it counts as failed
+        # unless podReplacementPolicy says Failed: isPodFailed in pkg/controller/job/job_controller.go.
         gives_up = is_terminating(pod) and not self._only_failed and phase(pod) != "Succeeded"
         index = indexes.of_pod(pod) if self._indexed else None
         if phase(pod) == "Succeeded":
@@ -122,6 +128,7 @@ class Round:
             self._failed(pod, index)
         else:
             return
+        # Only now may the pod vanish: the other order would lose its end.
         deletion.drop_finalizer(self._world, PODS, pod, TRACKING)
 
     def _succeeded(self, index: int | None) -> None:
@@ -134,6 +141,8 @@ class Round:
     def _failed(self, pod: Object, index: int | None) -> None:
         verdict = failure_policy.judge(self._job, pod)
         known = self._tracked.of(index if self._per_index else None)
+        # Before the verdict: failures that the policy ignores lengthen the back-off too, as with
+        # getRemainingTimePerIndex in pkg/controller/job/backoff_utils.go.
         known.row += 1
         wait_s = self._world.settings.retry_s * 2 ** min(known.row - 1, 30)
         known.ready_at = time.monotonic() + min(wait_s, self._world.settings.retry_most_s)
@@ -142,6 +151,7 @@ class Round:
             return
         self._status["failed"] = self._status.get("failed", 0) + 1
         known.failures += 1
+        # The first reason stays: a job that is to fail already keeps its message.
         if verdict.action == "FailJob" and self._goal is None:
             self._target("PodFailurePolicy", verdict.message)
         if self._per_index and index is not None and index not in self._done:
@@ -160,16 +170,21 @@ class Round:
             return
         spec, started = self._spec, self._status.get("startTime")
         limit = spec.get("activeDeadlineSeconds")
+        # backoffLimit is a number of retries: one failure more than that ends the job. Failures come
+        # before the deadline, as in syncJob of pkg/controller/job/job_controller.go.
         if self._status.get("failed", 0) > spec["backoffLimit"]:
             self._target("BackoffLimitExceeded")
         elif limit is not None and started and not spec["suspend"] and age_s(started) >= limit:
             self._target("DeadlineExceeded")
+        # Without maxFailedIndexes, all indexes are tried, however many fail.
         elif self._per_index and len(self._lost) > spec.get("maxFailedIndexes", len(self._lost)):
             self._target("MaxFailedIndexesExceeded")
         elif self._is_done():
             self._succeed("CompletionsReached")
         elif self._lost and len(self._done | self._lost) >= spec["completions"]:
             self._target("FailedIndexes")
+        # Last: where another policy ends the job, the controller "respects the terminating policy and
+        # ignores the success policy".
         elif self._fits_success_policy():
             self._succeed("SuccessPolicy")
         elif limit is not None and started:
@@ -208,6 +223,8 @@ class Round:
                     self._status["failed"] = self._status.get("failed", 0) + 1
                 deletion.drop_finalizer(self._world, PODS, pod, TRACKING)
         self._reload()
+        # The last condition waits for the pods, so that nothing of a job runs any more that has ended:
+        # https://kubernetes.io/docs/concepts/workloads/controllers/job/#terminal-job-conditions
         if any(not has_ended(p) for p in self._pods):
             return
         goal = self._goal or ""
@@ -221,6 +238,8 @@ class Round:
             self._say("Warning", reason, message)
 
     def _suspend(self) -> None:
+        # Pods that end because of a suspension are neither successes nor failures:
+        # https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job
         for pod in self._active():
             self._give_up(pod)
         if set_condition(self._status, "Suspended", "True", "JobSuspended", "Job suspended"):
@@ -264,8 +283,12 @@ class Round:
         ending = len(self._ending()) if self._only_failed else 0
         completions = self._spec.get("completions")
         if completions is None:
+            # "When any Pod from the Job terminates with success, no new Pods are created":
+            # https://kubernetes.io/docs/concepts/workloads/controllers/job/#parallel-jobs
             wanted = len(active) if self._status.get("succeeded") else wanted
         elif self._indexed:
+            # The pods at once "will not exceed the number of remaining completions":
+            # https://kubernetes.io/docs/concepts/workloads/controllers/job/#controlling-parallelism
             wanted = min(wanted, completions - len(self._done | self._lost))
         else:
             wanted = min(wanted, completions - self._status.get("succeeded", 0))
@@ -285,6 +308,7 @@ class Round:
             counts = (known.failures, known.ignored) if self._per_index else None
             why = job_pods.create(self._world, self._job, index, counts)
             if why is not None:
+                # One refusal speaks for all: the next pod would meet the same quota.
                 self._tracked.refused += 1
                 wait_s = self._world.settings.retry_s * 2 ** min(self._tracked.refused, 10)
                 self._tracked.ready_at = time.monotonic() + wait_s
@@ -302,6 +326,7 @@ class Round:
             return []
         if not self._indexed:
             return [None] * number
+        # With podReplacementPolicy Failed, an index is free only when its old pod has ended.
         held = self._active() + (self._ending() if self._only_failed else [])
         taken = {indexes.of_pod(p) for p in held} | self._done | self._lost
         missing = (index for index in range(self._spec["completions"]) if index not in taken)
@@ -322,11 +347,15 @@ class Round:
             _set(status, "completedIndexes", indexes.write(self._done))
             status["succeeded"] = len(self._done)
         if self._per_index:
+            # A pointer in JobStatus of batch/v1, so that an empty text is shown; completedIndexes is a
+            # string, which is left out.
             status["failedIndexes"] = indexes.write(self._lost)
         _set(status, "active", 0 if is_finished(self._job) else len(active))
         _set(status, "succeeded", status.get("succeeded", 0))
         status["terminating"] = len(self._ending())
         status["ready"] = sum(condition(p, "Ready") is not None for p in active)
+        # The real controller counts in two requests, and names here the pods between them. Here the
+        # lock is held, so there are none.
         status["uncountedTerminatedPods"] = {}
         meta = self._job["metadata"]
 

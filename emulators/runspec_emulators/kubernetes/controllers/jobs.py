@@ -38,8 +38,11 @@ class Controller:
         jobs = list(self._world.all(JOBS))
         for job in jobs:
             mine = pods.pop(job["metadata"]["uid"], [])
+            # The built-in controller "skips reconciling Jobs with a custom value for this field":
+            # JobSpec.
             if job["spec"].get("managedBy", MANAGER) == MANAGER:
                 self._sync(job, mine)
+        # A finalizer that nobody drops would keep such a pod for ever.
         for orphans in pods.values():  # their job is gone
             self._let_go(orphans)
 
@@ -70,4 +73,5 @@ class Controller:
         if left > 0:
             self._world.wake_in(left)
         else:
+            # "When the TTL controller cleans up a Job, it will delete the Job cascadingly."
             deletion.delete(self._world, JOBS, job, {"propagationPolicy": "Foreground"})

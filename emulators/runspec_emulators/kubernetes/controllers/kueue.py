@@ -71,6 +71,7 @@ def _create(world: World, job: Object, queue: str) -> Object:
 def _decide(world: World, job: Object, workload: Object, queue: str) -> None:
     finished = condition(job, "Complete") or condition(job, "Failed")
     why = _waits(world, job, queue)
+    # What was admitted stays so: a queue that stops later holds back new jobs alone.
     admitted = condition(workload, "Admitted") is not None or why is None
 
     def mark(changed: Object) -> None:

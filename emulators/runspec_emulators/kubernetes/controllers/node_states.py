@@ -224,6 +224,7 @@ class Controller:
         nodes = {n["metadata"]["name"] for n in self._world.all(NODES)}
         for pod in list(self._world.all(PODS)):
             name = pod["spec"].get("nodeName")
+            # No kubelet knows such a pod, so nobody else would report its end.
             if not name and is_terminating(pod) and not has_ended(pod):
                 self._world.change(PODS, *key_of(pod), _fail)
             elif name and name not in nodes:
@@ -254,6 +255,8 @@ class Controller:
         https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#taint-based-evictions
         """
         toleration = taints.toleration_of(pod, TAINTS[1])
+        # Pods tolerate a lost node for 300 s unless they say otherwise, in case it comes back:
+        # DefaultTolerationSeconds, which `defaults` sets.
         seconds = 0 if toleration is None else toleration.get("tolerationSeconds")
         if seconds is None:  # it tolerates the taint for ever
             return

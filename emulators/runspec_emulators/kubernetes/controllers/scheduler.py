@@ -66,8 +66,12 @@ def sync(world: World) -> None:
         ):
             waiting.append(pod)
     nodes = list(world.all(NODES))
+    # "The scheduler orders pending Pods by their priority", and equals by age:
+    # https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/
     waiting.sort(key=lambda p: (-p["spec"].get("priority", 0), p["metadata"]["creationTimestamp"]))
     for pod in waiting:
+        # A gate keeps a pod out of the queue, as it waits for what opens the gate:
+        # https://kubernetes.io/docs/concepts/scheduling-eviction/pod-scheduling-readiness/
         if not pod["spec"].get("schedulingGates"):
             _schedule(world, pod, nodes, running)
 
@@ -85,6 +89,8 @@ def _schedule(world: World, pod: Object, nodes: list[Object], running: dict[str,
     }
     fitting = [name for name, reasons in why.items() if not reasons]
     if fitting:
+        # The emptiest node, much as LeastAllocated, the default of the real one, prefers it; the name
+        # makes the choice the same in every run.
         name = min(fitting, key=lambda n: (len(running.get(n, Taken()).pods), n))
         running.setdefault(name, Taken()).add(_bind(world, pod, name))
         return
@@ -115,6 +121,8 @@ def problems(pod: Object, node: Object, running: Taken) -> list[str]:
 
 def _lacking(pod: Object, node: Object, running: Taken) -> Iterable[str]:
     room = {k: quantity.read(v) for k, v in node["status"]["allocatable"].items()}
+    # 110 is the default of maxPods of a kubelet:
+    # https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/
     if len(running.pods) + 1 > room.get("pods", Fraction(110)):
         yield "Too many pods"
     for name, number in quantity.of_pod(pod["spec"]).items():
@@ -132,6 +140,7 @@ def message(why: dict[str, list[str]]) -> str:
         return "no nodes available to schedule pods"
     counts = Counter(reason for reasons in why.values() for reason in reasons)
     said = ", ".join(sorted(f"{n} {reason}" for reason, n in counts.items()))
+    # Deleting pods helps against a lack of room, and not against a taint or a wrong label.
     hard = sum(any(r.startswith("node(s)") for r in reasons) for reasons in why.values())
     parts = [(hard, NO_HELP), (len(why) - hard, NO_VICTIMS)]
     more = ", ".join(sorted(f"{n} {text}" for n, text in parts if n))
@@ -171,6 +180,7 @@ def _preempt(
 ) -> str | None:
     """Delete pods of lower priority if that makes room; return the node that gets it."""
     priority = pod["spec"].get("priority", 0)
+    # A nominated pod waits until its victims are gone, and takes no more of them.
     if pod["status"].get("nominatedNodeName") or pod["spec"].get("preemptionPolicy") == "Never":
         return None
     for node in nodes:
@@ -179,6 +189,7 @@ def _preempt(
         lower = [
             p for p in here if p["spec"].get("priority", 0) < priority and not is_terminating(p)
         ]
+        # The least important first, and only as many as are needed.
         lower.sort(key=lambda p: p["spec"].get("priority", 0))
         for count in range(1, len(lower) + 1):
             victims = lower[:count]

@@ -11,6 +11,7 @@ from runspec_emulators.kubernetes.world import Object
 
 def tolerates(toleration: Object, taint: Object) -> bool:
     """Return whether a toleration fits a taint; an empty key with Exists fits all."""
+    # "An empty effect matches all effects with key".
     if toleration.get("effect") not in (None, "", taint["effect"]):
         return False
     key, operator = toleration.get("key", ""), toleration.get("operator", "Equal")
@@ -18,6 +19,7 @@ def tolerates(toleration: Object, taint: Object) -> bool:
         return False
     if operator == "Exists":
         return True
+    # A toleration without a key needs the operator Exists, and then fits all taints.
     return bool(key) and toleration.get("value", "") == taint.get("value", "")
 
 
@@ -30,6 +32,7 @@ def toleration_of(pod: Object, taint: Object) -> Object | None:
 def untolerated(pod: Object, node: Object) -> Object | None:
     """Return the first taint for which a pod cannot be scheduled to a node."""
     for taint in node["spec"].get("taints") or ():
+        # PreferNoSchedule is a preference, which never keeps a pod from a node.
         if taint["effect"] in ("NoSchedule", "NoExecute") and toleration_of(pod, taint) is None:
             return dict(taint)
     return None
@@ -59,6 +62,7 @@ def _fits(wanted: Object, labels: Object) -> bool:
     key, operator, values = wanted["key"], wanted["operator"], wanted.get("values") or []
     if operator in ("Exists", "DoesNotExist"):
         return bool((key in labels) == (operator == "Exists"))
+    # A label that is not there is not in the values either.
     if operator == "NotIn":
         return bool(labels.get(key) not in values)
     if key not in labels:

@@ -26,6 +26,7 @@ from runspec_namespaces import confined_commands
 GONE_S = 5.0
 MARK = "POD_SANDBOX_ID"
 """The variable by which all processes of a pod are found, wherever they have gone."""
+# The exit code of StartError, with which containerd reports a command that cannot be started.
 NOT_STARTED = 128
 
 
@@ -209,6 +210,8 @@ class Container:
         process = self.process
         if process is not None and process.returncode is None:
             kill_group(process.pid)
+        # Processes that have left the group are found by the variable, again and again: some may fork
+        # while they are looked for.
         end = time.monotonic() + GONE_S
         mark = f"{MARK}={self.sandbox}\0"
         while (pids := [*marked(mark)]) and time.monotonic() < end:

@@ -18,6 +18,7 @@ from runspec_emulators.kubernetes.world import Object, World
 
 _KEY = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 _REFERENCE = re.compile(r"\$\$|\$\(([^()]+)\)")
+# What containerd gives a container whose image sets no PATH: defaultUnixEnv in its oci/spec.go.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -58,6 +59,7 @@ def variables(world: World, pod: Object, container: Object, address: str) -> dic
     """Return the variables that the pod gives a container; raise Missing."""
     env: dict[str, str] = {}
     namespace = pod["metadata"]["namespace"]
+    # First: "Values defined by an Env with a duplicate key will take precedence".
     for source in container.get("envFrom") or ():
         env |= _all_of(world, namespace, source)
     for variable in container.get("env") or ():

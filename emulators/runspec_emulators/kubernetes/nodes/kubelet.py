@@ -94,6 +94,7 @@ class Kubelet:
         for run in self.runs.values():
             if run.node == node and not run.done.is_set():
                 run.silent = True
+                # In a thread: the lock is held, and the processes need their time to end.
                 threading.Thread(target=run.kill, daemon=True).start()
 
     def find_again(self, node: str) -> None:

@@ -29,6 +29,7 @@ def stream(world: World, kubelet: Kubelet, request: Request) -> Iterator[bytes] 
     with world.lock:
         pod = objects.read(world, request)
         name = container_of(request, pod)
+        # Logs are on the node: the server has none of its own.
         if not pod["spec"].get("nodeName"):
             return None
         run = kubelet.runs.get(pod["metadata"]["uid"])

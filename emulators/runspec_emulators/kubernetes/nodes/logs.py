@@ -122,6 +122,7 @@ class Log:
         shown = []
         for line in lines.split(b"\n"):
             time_of, _, text = line.partition(b" ")
+            # Times of one length and zone are in the order of their texts.
             if time_of[: len(wanted.since)] >= wanted.since:
                 shown.append(line if wanted.timestamps else text)
         return b"\n".join(shown) + b"\n" if shown else b""

@@ -9,6 +9,7 @@ from runspec_emulators.kubernetes.nodes.logs import Log
 from runspec_emulators.kubernetes.nodes.volumes import Volumes
 from runspec_emulators.kubernetes.world import Object
 
+# "Will be truncated by the node if greater than 4096 bytes": Container.terminationMessagePath.
 MOST_MESSAGE = 4096
 FILES = {"configMap", "secret", "downwardAPI", "projected"}
 """Volumes that are mounted read-only: https://kubernetes.io/docs/concepts/storage/volumes/"""
@@ -56,5 +57,6 @@ class PodFiles:
             content = self._message_file(container).read_bytes()[:MOST_MESSAGE]
         policy = container["terminationMessagePolicy"]
         if not content and policy == "FallbackToLogsOnError" and code != 0:
+            # "Limited to 2048 bytes or 80 lines, whichever is smaller": terminationMessagePolicy.
             return log.last(80, 2048)
         return content.decode(errors="replace")

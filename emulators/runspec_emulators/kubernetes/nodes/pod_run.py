@@ -227,6 +227,7 @@ class PodRun:
             if self._stop.is_set() and name not in self.containers:
                 return code  # it never began
             if self.oom and code != 0:
+                # 128 + SIGKILL, by which the kernel ends such a process.
                 code, reason, self.oom = 137, "OOMKilled", False
             again = policy == "Always" or (policy == "OnFailure" and code != 0)
             again = (
@@ -240,6 +241,8 @@ class PodRun:
             if not again:
                 return code
             self._restarts[name] = self._restarts.get(name, 0) + 1
+            # The kubelet keeps the log of the attempt before, for `previous=true`, and no older
+            # one.
             self.previous[name] = self.logs[name]
             self._stop.wait(self._world.settings.retry_s)
 
@@ -320,6 +323,7 @@ class PodRun:
                 set_condition(status, "DisruptionTarget", "True", *why)
             pod_status.set_ended(status, "Failed" if failed else "Succeeded", reason, message)
 
+        # A pod that is restarted for ever has no last phase.
         if self.stopping or spec["restartPolicy"] != "Always":
             self._report(mark)
 

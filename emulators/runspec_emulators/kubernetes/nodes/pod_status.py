@@ -59,6 +59,8 @@ def set_state(status: Object, group: str, name: str, fresh: Object) -> None:
     statuses = status.setdefault(group, [])
     for number, old in enumerate(statuses):
         if old["name"] == name:
+            # Only the newest end is kept, as a kubelet does: a client that asks late misses those
+            # before.
             ended = old["state"] if "terminated" in old["state"] else old["lastState"]
             begins = "terminated" not in fresh["state"]
             statuses[number] = {**fresh, "lastState": ended if begins else old["lastState"]}

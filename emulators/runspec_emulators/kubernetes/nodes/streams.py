@@ -26,6 +26,8 @@ from runspec_emulators.kubernetes.nodes.log_requests import container_of
 from runspec_emulators.kubernetes.nodes.websocket import Socket
 from runspec_emulators.kubernetes.world import Object
 
+# The first byte of each message: pkg/util/remotecommand/constants.go of k8s.io/apimachinery. v5 has
+# added CLOSE, because a websocket cannot close one direction.
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 EXEC = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 PORTS = "v4.channel.k8s.io"
@@ -199,6 +201,7 @@ class _Ports:
     def run(self) -> None:
         for number, port in enumerate(self._ports):
             for channel in (2 * number, 2 * number + 1):
+                # Each channel begins with its port, so that a client can tell them apart.
                 self._socket.send(bytes([channel]) + struct.pack("<H", port))
             self._connect(2 * number, port)
         for message in self._socket.messages():

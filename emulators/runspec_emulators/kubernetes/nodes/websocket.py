@@ -27,6 +27,7 @@ class Socket:
     def send(self, message: bytes, kind: int = BINARY) -> None:
         """Send a message; raise ConnectionError if the client is gone."""
         size = len(message)
+        # Longer messages have their size in 2 or 8 bytes more: section 5.2.
         if size < 126:
             head = struct.pack("!BB", 0x80 | kind, size)
         elif size < 1 << 16:
@@ -45,6 +46,7 @@ class Socket:
         message = b""
         while (frame := self._frame()) is not None:
             final, kind, content = frame
+            # A close is answered with a close of the same code: section 5.5.1.
             if kind == CLOSE:
                 self.send(content[:2], CLOSE)
                 return
@@ -71,6 +73,7 @@ class Socket:
             return None
         if len(content) < size:
             return None
+        # Frames of clients are masked, and those of servers are not: section 5.1.
         if mask:
             whole = (mask * (size // 4 + 1))[:size]
             number = int.from_bytes(content, "big") ^ int.from_bytes(whole, "big")
