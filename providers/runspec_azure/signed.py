@@ -24,7 +24,7 @@ from runspec_azure.session.clouds import STORAGE_SCOPE
 from runspec_azure.timing import CLOCK, Clock
 from runspec_jobs.provider import NoAnswer
 
-# Of a user delegation key: https://learn.microsoft.com/rest/api/storageservices/get-user-delegation-key
+# The limit of a user delegation key: https://learn.microsoft.com/rest/api/storageservices/get-user-delegation-key
 LONGEST_S = 7 * 86_400
 EARLY_S = 900  # clocks differ
 PARTS = {

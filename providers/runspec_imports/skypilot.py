@@ -27,7 +27,7 @@ KEYS = frozenset(
     "name workdir num_nodes resources file_mounts setup run envs secrets service pool volumes config inputs outputs "
     "event_callback experimental execution".split()
 )
-# Of a task alone: a file with another key has another format.
+# Keys that only a task of SkyPilot has: a file with another key has another format.
 TELLING = frozenset("workdir num_nodes resources file_mounts setup run envs service".split())
 OTHERS = frozenset(
     "apiVersion kind type jobs steps commands version services provider command $schema".split()

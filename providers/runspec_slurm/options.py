@@ -173,7 +173,7 @@ class SlurmOptions(RegistryOptions):
     account: User[Named | None] = Field(
         default=None, description="Account that is charged for the job (`sbatch --account`)."
     )
-    # Of the account above, and the administrators say which: a choice like that of a partition.
+    # Administrators say which ones an account may use, so this is a choice like that of a partition.
     qos: Anyone[Named | None] = Field(
         default=None, description="Quality of service (`sbatch --qos`)."
     )

@@ -22,7 +22,7 @@ class Traced(NamedTuple):
     places: Mapping[int, str]
     requests: list[str]
     labels: Sequence[str] = ()
-    """Of all steps in the world, those of the commands before the verb as well."""
+    """The labels of all steps in the world, also of commands that ran before the verb."""
     submits: int = 0
     """How many requests to submit a job the service has got."""
     began: int = 0

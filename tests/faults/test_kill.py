@@ -24,7 +24,7 @@ VERBS: dict[str, cells.Cell] = {
     "destroy": cells.destroy,
     "destroy of an ended run": cells.destroy_ended,
 }
-# Of those that pass the same boundaries: where in each stretch of them each is killed.
+# Verbs that pass the same boundaries are killed at different places of each stretch of them.
 STARTS = {
     "apply": 0.1,
     "apply, then destroy": 0.4,

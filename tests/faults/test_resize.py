@@ -48,7 +48,10 @@ step=$(cat "${outputs.out}/step" 2>/dev/null || echo 0)
 
 
 class Hows(NamedTuple):
-    """How a cell is disturbed on the way *down*, and on the way *up*, which is repeated here or *elsewhere*."""
+    """How the command that shrinks a job (*down*) and the one that grows it (*up*) are disturbed.
+
+    The command is repeated on this machine or, with *elsewhere*, on another one.
+    """
 
     down: How
     up: How

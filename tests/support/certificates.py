@@ -59,7 +59,7 @@ def _begun(
 
 
 def made(folder: Path, begins: datetime.timedelta = -DAY) -> Certificate:
-    """Make both, below *folder*. Whoever vouches shows another one: rustls takes no other.
+    """Make an authority and a certificate that it has signed, below *folder*: rustls takes none that signs itself.
 
     What is shown is valid from *begins* on, as seen from now.
     """

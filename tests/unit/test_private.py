@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.root import ROOT
 
-# Of named tuples and of libraries, which offer no other way.
+# Private names of named tuples and of libraries, which offer no public way.
 ALLOWED = set(
     """
 _asdict _replace _fields _make _exit

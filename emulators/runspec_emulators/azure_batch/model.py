@@ -57,7 +57,7 @@ class Pool(Resource):
         self.enabled_s = -math.inf
         """When autoscale was enabled last."""
         self.incarnation = 1
-        """Of the document of scheduled events."""
+        """The `DocumentIncarnation` of scheduled events."""
         self.samples: list[tuple[float, dict[str, float]]] = []
 
     @property

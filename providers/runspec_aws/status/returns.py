@@ -72,7 +72,7 @@ class Returns:
 
     def __init__(self, files: Objects, poller: JobPoller, ids: Mapping[str, str]) -> None:
         self.files, self.poller, self._submitted = files, poller, ids
-        self._holders: dict[str, str] = {}  # of claims, by the name of the job
+        self._holders: dict[str, str] = {}  # who holds the claim, by the name of the job
         self._known: dict[str, list[Return]] = {}
         self._listed: dict[str, dict[str, list[str]]] = {}  # ids by name, as of the last list
         self._looked_s: dict[str, float] = {}

@@ -9,7 +9,7 @@ from typing import Any
 from runspec_jobs.provider.node_ends import exited
 
 RECLAIMED = "the machine was reclaimed"
-# Of an attempt that another one followed: of the last one alone, the service says how it ended.
+# The end of an attempt that another one followed: the service says only how the last one ended.
 COUNTED = "Azure Batch counted a failure"
 KILLED = f"{COUNTED}; the agent began and recorded no end: it was killed, or the store was full"
 TASK_STOPPED = "its task was stopped"

@@ -122,7 +122,7 @@ def _confirm_undo(titles: Sequence[str], options: SetupOptions) -> None:
 
 
 def trust(options: TrustOptions) -> int:
-    """Trust a file, or the profile that applies in this folder, until it changes; or stop that, or list all such."""
+    """Trust a file, or the profile of this folder, until it changes; or end that trust, or list what is trusted."""
     as_json = options.as_json
     if options.listed:
         return _list_trusted(as_json=as_json)

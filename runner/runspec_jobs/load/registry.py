@@ -93,7 +93,7 @@ def load(name: str) -> Provider:
 
 
 def suggest_name(name: str) -> str | None:
-    """Return a hint if *name* is almost the name of a known provider, or its first words, or None.
+    """Return a hint if *name* is almost the name of a known provider, or begins it; None otherwise.
 
     >>> suggest_name("locl"), suggest_name("aws"), suggest_name("gcp-batch")
     ("did you mean 'local'?", "did you mean 'aws-batch'?", None)

@@ -36,7 +36,7 @@ CHIPS_OF = {
 
 
 class Shortfall(NamedTuple):
-    """What no machine has: a key of `cluster`, or "" if no machine has everything together.
+    """Why no machine fits: the *key* of `cluster` that none satisfies, or "" if each one is satisfied by some machine.
 
     *machine* is one that has too many GPUs, which a setting may name; None if there is none. *hint* says what to ask
     for instead.

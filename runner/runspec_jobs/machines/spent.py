@@ -285,8 +285,8 @@ def write_spans(spans: Iterable[Span]) -> list[dict[str, Any]]:
 def read_spans(content: Iterable[Mapping[str, Any]]) -> list[Span]:
     """Return the attempts that `write_spans` returned; keys of later versions are ignored.
 
-    An outcome of a later version is a failure here. Raises KeyError, TypeError or ValueError if they were not returned
-    by it.
+    An outcome that only a later version of runspec knows counts as a failure. Raises KeyError, TypeError or ValueError
+    if `write_spans` did not return them.
     """
     known = frozenset(Outcome)
     read = ({name: fields[name] for name in Span._fields if name in fields} for fields in content)

@@ -204,7 +204,8 @@ def _make_optional_fields(spec: Spec) -> dict[str, Any]:
 def reach(spec: Spec, rule: str) -> dict[str, Any]:
     """Return the fields that make the nodes of a smoke test check that they reach each other, and that GPUs answer.
 
-    *rule* is the advice for the case that nodes do not, such as a security group to check. Other jobs have neither.
+    *rule* is the advice if nodes do not reach each other, such as to check a security group. Only smoke tests have
+    these fields.
     """
     fields: dict[str, Any] = {}
     if SMOKE in spec.env and spec.cluster.nodes.max > 1:

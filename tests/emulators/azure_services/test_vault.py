@@ -52,7 +52,7 @@ def test_a_deleted_secret_is_purged_when_its_deletion_is_over(vault: Vault) -> N
     assert ask(vault, "PUT", "/secrets/a", {"value": "y"})[0] == 200
 
 
-def test_a_purge_comes_too_early_or_is_forbidden(vault: Vault) -> None:
+def test_a_purge_is_refused_too_early_and_with_purge_protection(vault: Vault) -> None:
     ask(vault, "PUT", "/secrets/a", {"value": "x"})
     ask(vault, "DELETE", "/secrets/a")
 

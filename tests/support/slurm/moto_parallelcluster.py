@@ -1,4 +1,6 @@
-"""moto's server with what `pcluster` asks for and moto lacks. Each addition says what it makes meaningless.
+"""moto's server with what `pcluster` asks for and moto lacks.
+
+Each addition says which checks of `pcluster` it makes meaningless.
 
 What is real of a run against it: the library's own schema, validators, templates, change sets and update policy.
 What is not: whether a cluster would come up, or any machine start. `CREATE_COMPLETE` here says that the template was

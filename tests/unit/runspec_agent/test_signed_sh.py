@@ -285,7 +285,7 @@ def test_a_folder_that_is_another_by_now_is_refused(
 
 @every_shell
 def test_a_larger_file_is_compared_by_its_parts(shell: str, bucket: Bucket, tmp_path: Path) -> None:
-    """Of a whole number of parts and of a byte more; the byte that differs is in the second part."""
+    """A file of whole parts and one of a byte more; the byte that differs is in the second part."""
     given = tmp_path / "given"
     given.mkdir()
     for name, size in (("a b", 2 * PART_BYTES), ("big", 2 * PART_BYTES + 1)):
@@ -448,7 +448,7 @@ def test_only_the_output_of_this_task_is_sent(shell: str, bucket: Bucket, tmp_pa
 def test_an_output_that_cannot_be_sent_is_a_failure(
     shell: str, tool: str, code: int, seen: int, bucket: Bucket, tmp_path: Path
 ) -> None:
-    """Of the job, where it had not failed by itself; and one clear line."""
+    """The job fails if its program has not failed already; one clear line says why."""
     with answering(403) as (refusing, asked):
         lines = [*bucket.claim(), "output=RUNSPEC_OUTPUT_O", "at=/job/o", f"put=0 {refusing}"]
         done = Image(tmp_path, shell, tool).run(bucket.listed(lines), ["sh", "-c", f"exit {code}"])

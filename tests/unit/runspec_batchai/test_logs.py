@@ -55,7 +55,7 @@ def test_a_node_that_prepares_later_takes_no_number_of_another() -> None:
 
 
 def test_jobs_that_have_ended_take_no_turns_of_the_one_that_runs() -> None:
-    """Of a sweep whose last job runs on."""
+    """The last of the 1,000 jobs of a sweep runs on."""
     now_s = [1000.0]
     service = Service("stdout.txt")
     files = Files(service, clock=Clock(lambda: now_s[0]))  # type: ignore[arg-type]

@@ -85,7 +85,7 @@ def test_a_job_reads_in_place_what_another_has_saved(chained: Chained) -> None:
     assert "copies" not in str(list(ends["train"].run.record.folder.iterdir()))
 
 
-def test_what_a_job_has_read_is_told_with_its_content(chained: Chained) -> None:
+def test_list_inputs_names_the_run_and_its_content(chained: Chained) -> None:
     """Its service waited for the other one, whose content was not known yet."""
     ends = chained(PREPARE, TRAIN)
     train, prepare = ends["train"].run, ends["prepare"].run

@@ -165,7 +165,7 @@ def test_a_dry_run_says_whether_the_cluster_can_be_made(
     assert call[2:] == ("--dryrun", "true")
 
 
-def test_a_cluster_that_is_not_there_stops_a_job_on_one_that_runspec_does_not_make(
+def test_doctor_reports_a_missing_cluster_of_the_profile(
     programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = found_of_job(monkeypatch, Pcluster(), manage=False, **NAMED)

@@ -238,7 +238,7 @@ def test_how_a_run_ended_stays_though_its_notes_are_none(client: SlurmClient) ->
 
 
 def test_a_job_that_starts_after_cancel_leaves(client: SlurmClient) -> None:
-    """Of a call that was lost, say: the claim is taken from every job first."""
+    """A lost call may have submitted one: cancel first takes the claim from every job."""
     step = prepared(client, "late-1", "echo begun; sleep 60; true")
     client.call(step.do)
     until(client, "late-1", State.RUNNING)

@@ -20,7 +20,7 @@ from tests.unit.specs.test_plans import AZURE, read
 pytestmark = pytest.mark.slow
 
 SPECS = sorted(path.name for path in (ROOT / "specs").glob("*.yaml"))
-# Of no use to Batch AI, which had no nodes that come and go.
+# Batch AI refuses these: it had no nodes that come and go.
 ELASTIC = [name for name in SPECS if read(ROOT / "specs" / name).cluster.nodes.elastic]
 # What touches the network fails; what is asked of the environment is noted.
 WALLED = """\

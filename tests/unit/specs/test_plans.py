@@ -327,7 +327,7 @@ def reviewed(name: str, found: str) -> str:
 
 @pytest.mark.parametrize("provider,engine", RIGHTS)
 def test_rights_are_those_that_were_reviewed(provider: str, engine: str) -> None:
-    """Of whoever applies, and of the job."""
+    """They are the rights of the person who applies, and those of the job."""
     path = ROOT / "specs" / "hello.yaml"
     known, spec, facts = prepared(path, provider, engine)
     steps = plan.make_plan(known, spec, plan.PREVIEW, facts).steps

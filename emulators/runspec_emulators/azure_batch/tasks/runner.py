@@ -20,7 +20,7 @@ from runspec_emulators.azure_batch.world import World
 ENDED = commands.failure("TaskEnded", "Task Was Ended by User Request")
 REQUEUED = ("preempted", "requeue")
 TAKEN = ("terminated", "timeout")
-"""Of what is cut short so, output files are taken: "after the Task process exits"."""
+"""Ends after which output files are still uploaded: "after the Task process exits"."""
 
 
 class Runner:

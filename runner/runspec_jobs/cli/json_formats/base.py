@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-# Of a run: the states of its job, and what `list` and `status` show when there is no such state.
+# The state of a run: those of its job, and what `list` and `status` show when there is no such state.
 RunState = Literal[
     "waiting",
     "running",

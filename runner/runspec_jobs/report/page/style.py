@@ -1,7 +1,7 @@
 """The style of the pages of reports.
 
 Colours are those of Okabe and Ito, which people with any colour vision tell apart, and lighter ones on a dark page:
-https://jfly.uni-koeln.de/color/. What they mean is also said by width, dashes, outlines or words.
+https://jfly.uni-koeln.de/color/. What a color means is also shown by a width, dashes, an outline or words.
 """
 
 STYLE = """\

@@ -183,7 +183,7 @@ def test_each_kind_of_request_of_a_node_is_bounded(ways: list[Way], bucket: Buck
 
 
 def test_the_figures_in_the_documentation_are_these() -> None:
-    """Of a node, of the one that leads, and what the first one has beside that."""
+    """They are the requests of a node, of the leader, and what the first node adds to these."""
     beat_s = timing({"RUNSPEC_STORE": "s3://b/p"}, grace_s=20.0).beat_s
     beats, releases = 60 / (SOONEST * beat_s), 60 / beat_s
     text = (ROOT / "docs" / "agent.md").read_text()

@@ -104,7 +104,7 @@ def test_an_answer_that_is_cut_is_done_without(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_machine_without_a_network_uses_its_host_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of this machine, which has no network."""
+    """The kernel refuses to connect because this machine has no network."""
 
     class Nowhere(socket.socket):
         def connect(self, place: Any) -> None:

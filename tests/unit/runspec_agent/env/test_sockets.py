@@ -40,7 +40,7 @@ def test_nodes_of_several_machines_do_not_use_loopback(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["10.1.1.1", "fd00::7"])
 def test_an_address_that_no_interface_has_is_left_to_gloo(host: str) -> None:
-    """Of a container behind a bridge, say: another interface would be a guess."""
+    """A container behind a bridge has such an address: another interface would be a guess."""
     assert sockets.variables(host, loopback=False) == {"NCCL_SOCKET_IFNAME": APART}
 
 

@@ -545,7 +545,7 @@ def test_srun_tells_that_a_node_ran_out_of_memory(slurm: Slurm, said: str, again
 def test_a_program_that_runs_out_of_memory_ends_as_a_rule_says(
     little_memory: None, slurm: Slurm, action: str
 ) -> None:
-    """Of one with the same exit code of its own, the rule says nothing."""
+    """The rule does not apply to a program that ends with the same exit code by itself."""
     other = "stop" if action == "retry" else "retry"
     rules = [{"reason": "oom", "action": action}, {"codes": [[137, 137]], "action": other}]
     record = {"attempts": 2, "retry_on": rules}

@@ -94,7 +94,7 @@ def dripping_server(begins: bytes) -> Iterator[str]:
 @pytest.mark.process
 @pytest.mark.parametrize("begins", [b"HTTP/1.1 200 OK\r\n", b""])
 def test_headers_that_drip_have_an_end(begins: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a reply without its last headers, nobody knows how long its body is."""
+    """Nobody knows how long the body of a reply is before its last header has come."""
     monkeypatch.setattr(boot, "HEADERS_S", 0.3)
     with dripping_server(begins) as address:
         link = boot.connection(False, address, 2.0)

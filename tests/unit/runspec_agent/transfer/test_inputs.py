@@ -320,7 +320,7 @@ def test_all_under_a_prefix_is_copied(bucket: Bucket, tmp_path: Path, kind: str)
 
 
 def test_a_prefix_with_nothing_is_a_mistake(bucket: Bucket, tmp_path: Path) -> None:
-    """Of the user's."""
+    """It is an error of the user, and exits with the code for that."""
     with pytest.raises(Failure, match="the store has no object at store/data/") as failure:
         copied(bucket, tmp_path / "in")
 

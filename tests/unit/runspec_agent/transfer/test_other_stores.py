@@ -167,7 +167,7 @@ def test_a_public_container_is_read_and_no_other(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of a container whose blobs alone are public, one blob can be mounted, as nobody may list it."""
+    """If only the blobs of a container are public, single blobs can be mounted: nobody may list them."""
     container.set_container_access_policy({}, public_access=access)
     own, url = azure_env(blobs, monkeypatch), f"az://{blobs.account}/others"
     folder = {"source": f"{url}/set", "anonymous": True}

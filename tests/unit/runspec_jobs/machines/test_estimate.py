@@ -35,7 +35,7 @@ def test_an_unknown_price_is_no_price_of_zero() -> None:
 
 
 def test_nodes_that_share_machines_need_fewer_of_them_at_least() -> None:
-    """Of 8 nodes at once, 4 fit on a large machine; the limit counts none of that, because jobs may end apart."""
+    """Four of the 8 nodes at once fit on a large machine. The most counts one machine for each: jobs may end apart."""
     machines = (machine("large", 8.0), machine("small", 3.0))
     offer = Offer(machines, shares={"large": 0.25, "small": 0.6})
     found = estimate(offer, WORK._replace(nodes=1, parallel=8), "cloud", {})

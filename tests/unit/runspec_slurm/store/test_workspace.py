@@ -180,7 +180,7 @@ def test_a_claim_is_had_by_whoever_was_first(store: WorkspaceStore) -> None:
 
 @pytest.mark.parametrize("cut", [0, 1])
 def test_an_incomplete_claim_is_discarded(root: Path, cut: int) -> None:
-    """Of a caller that is killed while it writes."""
+    """A caller that is killed while it writes leaves such a claim."""
     WorkspaceStore(Here(), str(root)).put("runs/a/record.json", b"{}")
 
     with pytest.raises(RemoteError, match="incomplete") as told:
