@@ -31,6 +31,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
     from runspec_emulators.azure_services.blob import INSTALL, Blobs
     from runspec_emulators.batch_ai import BatchAI
     from runspec_emulators.frame.containers import confinement_notes
+    from runspec_emulators.frame.settings import rehearsed_secrets
 
     wanted = {**SETTINGS, **{k: v for k, v in options.items() if k not in OWN}}
     account = str(wanted.get("storage_account", "rehearsal"))
@@ -62,7 +63,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             )
         )
         yield Emulation(
-            {**near.env, **lacks(engine), KEY: blobs.key, **secrets(wanted)},
+            {**near.env, **lacks(engine), KEY: blobs.key, **rehearsed_secrets(wanted)},
             wanted | ways(near.url, blobs, wanted),
             tuple(notes),
         )
@@ -105,13 +106,4 @@ def ways(arm: str, blobs: Any, options: Mapping[str, Any]) -> dict[str, Any]:
         "storage_account": blobs.account,
         "blob_url": blobs.url,
         "secrets": {**dict(options.get("secrets", {})), name: f"env:{KEY}"},
-    }
-
-
-def secrets(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return a made-up value for every secret of the profile; the real ones are not read."""
-    return {
-        where.removeprefix("env:"): f"rehearsed secret '{name}'"
-        for name, where in dict(options.get("secrets", {})).items()
-        if where.startswith("env:")
     }

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from runspec_jobs.provider import (
     Bundle,
     Client,
     Conflict,
-    CredentialsError,
     Facts,
     MembershipChange,
     NoAnswer,
@@ -32,6 +29,7 @@ from runspec_jobs.provider import (
     requests_of,
 )
 from runspec_jobs.provider.machines import Usage
+from runspec_jobs.provider.paths import read_stored
 from runspec_jobs.provider.payload import pack_agent
 from runspec_jobs.provider.streams.log_streams import Stream, TimedChunk
 from runspec_jobs.provider.types import ExecSpec, Route
@@ -320,17 +318,5 @@ def _open_store(options: KubernetesOptions) -> Store | None:
         return None
     from runspec_kubernetes.store import ObjectStore
 
-    return ObjectStore(
-        options, {name: _stored(where) for name, where in options.store_keys.items()}
-    )
-
-
-def _stored(source: str) -> str:
-    """Return what is stored at *source*, `env:NAME` or `file:/path`."""
-    kind, _, name = source.partition(":")
-    try:
-        path = Path(name).expanduser()
-        value = os.environ[name] if kind == "env" else path.read_text(encoding="utf-8")
-    except (KeyError, OSError, UnicodeDecodeError) as exc:
-        raise CredentialsError(f"the key of the store cannot be read from {source}") from exc
-    return value.strip()
+    keys = options.store_keys.items()
+    return ObjectStore(options, {name: read_stored(where, name) for name, where in keys})

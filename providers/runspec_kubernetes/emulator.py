@@ -30,6 +30,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
 
     from runspec_emulators.aws.region import KEYS, Objects
     from runspec_emulators.frame.containers import confinement_notes
+    from runspec_emulators.frame.settings import rehearsed_secrets
     from runspec_emulators.kubernetes.emulator import Kubernetes
 
     settings = {key: value for key, value in options.items() if key not in OWN}
@@ -51,7 +52,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             **near.env,
             ACCESS_KEY: KEYS["AWS_ACCESS_KEY_ID"],
             SECRET_KEY: KEYS["AWS_SECRET_ACCESS_KEY"],
-            **_secrets(settings),
+            **rehearsed_secrets(settings),
             CLAIMS: str(folder / "claims"),
         }
         yield Emulation(env, settings, tuple(notes))
@@ -101,12 +102,3 @@ def fill(stage: Emulation, container: str, folder: Path) -> None:
         )
     claim = str(known[container]).removeprefix("pvc:")
     shutil.copytree(folder, Path(stage.env[CLAIMS]) / claim, dirs_exist_ok=True)
-
-
-def _secrets(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return a made-up value for every secret of the profile; the real ones are not read."""
-    return {
-        where.removeprefix("env:"): f"rehearsed secret '{name}'"
-        for name, where in dict(options.get("secrets", {})).items()
-        if where.startswith("env:")
-    }

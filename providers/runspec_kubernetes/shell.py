@@ -13,19 +13,14 @@ from pathlib import Path
 
 from runspec_jobs.provider import Unavailable
 from runspec_jobs.provider.types import ExecSpec, StdioProxy
-from runspec_kubernetes import lookup, reasons, store_layout
+from runspec_kubernetes import lookup, reasons
 from runspec_kubernetes.attempts import Pod
-from runspec_kubernetes.job import AGENT_AT
+from runspec_kubernetes.job import RUN
 from runspec_kubernetes.options import KubernetesOptions
 from runspec_kubernetes.status import Runs
 
 # Arguments: the type of the terminal, or `-`, and then those of the agent.
-START = (
-    '[ "$1" = - ] || export TERM="$1"; shift; '
-    "for p in python3 python; do command -v $p >/dev/null 2>&1 && "
-    f'exec $p -IS {AGENT_AT}/{store_layout.AGENT} "$@"; done; '
-    "echo 'runspec: this image has no python3' >&2; exit 127"
-)
+START = '[ "$1" = - ] || export TERM="$1"; shift; ' + RUN % '"$@"'
 NONE = "-"
 LOOPBACK = "127.0.0.1"
 

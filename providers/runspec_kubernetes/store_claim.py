@@ -34,7 +34,7 @@ from runspec_kubernetes.errors import Refused
 from runspec_kubernetes.naming import collection, create, delete
 from runspec_kubernetes.options import KubernetesOptions
 from runspec_kubernetes.session import Session
-from runspec_kubernetes.shell_stream import CHUNK_BYTES, STATUS, STDERR, STDIN, STDOUT, connect
+from runspec_kubernetes.shell_stream import CHUNK_BYTES, STATUS, STDIN, STDOUT, connect
 from runspec_kubernetes.status import state_of
 from runspec_objects.store import Entry, Store
 
@@ -162,7 +162,7 @@ class PodWire:
     """The streams of the program in a pod."""
 
     def __init__(self, connection: Any, timeout_s: float) -> None:
-        self._connection, self._channel, self._said = connection, STDERR, b""
+        self._connection, self._said = connection, b""
         connection.settimeout(timeout_s)
 
     def send(self, data: bytes) -> None:
@@ -173,18 +173,13 @@ class PodWire:
     def receive(self) -> bytes:
         while True:
             with _translated():
-                frame = self._connection.recv_frame()
-                if frame.opcode == ABNF.OPCODE_PING:
-                    self._connection.pong(frame.data)
-            data: bytes = frame.data
-            if frame.opcode in (ABNF.OPCODE_BINARY, ABNF.OPCODE_TEXT) and data:
-                self._channel, data = data[0], data[1:]
-            if frame.opcode == ABNF.OPCODE_CLOSE or (self._channel == STATUS and data):
+                # It answers a ping by itself, and joins the frames of a message.
+                kind, frame = self._connection.recv_data_frame()
+            channel, data = frame.data[:1], frame.data[1:]
+            if kind == ABNF.OPCODE_CLOSE or (channel == bytes([STATUS]) and data):
                 raise OSError((self._said or data).decode(errors="replace").strip()[:300])
-            if frame.opcode == ABNF.OPCODE_PING or not data:
-                continue
-            if self._channel == STDOUT:
-                return data
+            if channel == bytes([STDOUT]) and data:
+                return bytes(data)
             self._said = (self._said + data)[-300:]
 
     def close(self) -> None:

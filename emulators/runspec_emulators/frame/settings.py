@@ -14,6 +14,15 @@ class BadSetting(ValueError):
     """A setting has no such name or cannot have this value."""
 
 
+def rehearsed_secrets(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return variables with a made-up value for every secret of a profile; the real ones are not read."""
+    return {
+        where.removeprefix("env:"): f"rehearsed secret '{name}'"
+        for name, where in dict(options.get("secrets", {})).items()
+        if where.startswith("env:")
+    }
+
+
 def number(value: Any) -> bool:
     return isinstance(value, int | float)
 

@@ -30,6 +30,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
     from runspec_emulators.azure_batch.emulator import AzureBatch
     from runspec_emulators.azure_services.blob import INSTALL, Blobs
     from runspec_emulators.frame.containers import confinement_notes
+    from runspec_emulators.frame.settings import rehearsed_secrets
 
     kept = portable(options)
     with contextlib.ExitStack() as stack:
@@ -58,7 +59,12 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
                 own_root=confined,
             )
         )
-        env = {**near.env, BATCH_KEY: near.key, STORAGE_KEY: blobs.key, **_secrets(settings)}
+        env = {
+            **near.env,
+            BATCH_KEY: near.key,
+            STORAGE_KEY: blobs.key,
+            **rehearsed_secrets(settings),
+        }
         if options.get("start_task"):
             notes.append("start_task is not rehearsed")
         if options.get("vault"):
@@ -82,15 +88,6 @@ def ways(batch: str, blobs: str, account: str) -> dict[str, Any]:
         "storage_account": account,
         "storage_key": f"env:{STORAGE_KEY}",
         "blob_url": blobs,
-    }
-
-
-def _secrets(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return a made-up value for every secret of the profile; the real ones are not read."""
-    return {
-        where.removeprefix("env:"): f"rehearsed secret '{name}'"
-        for name, where in dict(options.get("secrets", {})).items()
-        if where.startswith("env:")
     }
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -21,6 +19,7 @@ from runspec_azure.naming import account
 from runspec_azure.session import clouds, responses, transport
 from runspec_azure.session.transport import TokenHosts
 from runspec_jobs.provider import CredentialsError, UsageError
+from runspec_jobs.provider.paths import read_stored
 
 if TYPE_CHECKING:
     from runspec_azure.session.key_vault import KeyVault
@@ -217,20 +216,6 @@ def secret(source: str | None) -> str | None:
             message, "copy the key from the portal: open the account, then Keys or Access keys"
         )
     return value
-
-
-def read_stored(source: str, what: str) -> str:
-    """Return *what* is stored at *source*, `env:NAME` or `file:/path`, without white space around it."""
-    kind, _, name = source.partition(":")
-    if kind not in ("env", "file"):
-        raise CredentialsError(f"cannot read a key from '{kind}:'", "use env:NAME or file:/path")
-    try:
-        path = Path(name).expanduser()
-        value = os.environ[name] if kind == "env" else path.read_text(encoding="utf-8")
-    except (KeyError, OSError, UnicodeDecodeError) as exc:
-        hint = f"export {name}" if kind == "env" else f"write {what} into {name}"
-        raise CredentialsError(f"cannot find the key {source}", hint) from exc
-    return value.strip()
 
 
 def _content(response: HttpResponse) -> Any:

@@ -1,4 +1,4 @@
-"""The paths of runspec's files on this machine."""
+"""The paths of runspec's files on this machine, and what is stored on it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runspec_agent.base.light_typing import NamedTuple
-from runspec_jobs.errors import UsageError
+from runspec_jobs.errors import CredentialsError, UsageError
 from runspec_jobs.state_folder import expand_home as expand_home, find_home as find_home
 
 PROFILE = "runspec-profile.yaml"
@@ -25,6 +25,23 @@ class StrangerProfile(NamedTuple):
 
     path: Path
     owner: int
+
+
+def read_stored(source: str, what: str) -> str:
+    """Return *what* is stored at *source*, `env:NAME` or `file:/path`, without white space around it.
+
+    Raises CredentialsError.
+    """
+    kind, _, name = source.partition(":")
+    if kind not in ("env", "file"):
+        raise CredentialsError(f"cannot read a key from '{kind}:'", "use env:NAME or file:/path")
+    try:
+        path = Path(name).expanduser()
+        value = os.environ[name] if kind == "env" else path.read_text(encoding="utf-8")
+    except (KeyError, OSError, UnicodeDecodeError) as exc:
+        hint = f"export {name}" if kind == "env" else f"write {what} into {name}"
+        raise CredentialsError(f"cannot find the key {source}", hint) from exc
+    return value.strip()
 
 
 def find_profile(folder: Path) -> ProfilePlace | None:

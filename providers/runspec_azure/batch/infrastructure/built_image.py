@@ -10,6 +10,7 @@ from runspec_azure.batch.options import BatchOptions
 from runspec_azure.session import container_registry
 from runspec_images.image_plan import BUILD, parse_name, plan_build, refuse_rehearsal
 from runspec_jobs.provider import CredentialsError, Facts, Problem, Spec, Step
+from runspec_jobs.provider.paths import read_stored
 from runspec_jobs.provider.registry_login import HUB
 from runspec_jobs.provider.spec_checks import lacking
 
@@ -48,7 +49,6 @@ def login(session: Session, image: str) -> Login | None:
     Raises CredentialsError if an Azure Container Registry refuses the login of Azure, and there is no other.
     """
     # With programs and the network, which a plan does without.
-    from runspec_azure.session.clients import read_stored
     from runspec_images.registry_logins import Login, find_login
 
     options, host = session.options, parse_name(image).host
