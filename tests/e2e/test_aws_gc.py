@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import boto3
@@ -17,6 +18,7 @@ from tests.support.aws.emulated_account import (
     await_job,
     calls,
     jobs,
+    left,
     write,
 )
 
@@ -71,3 +73,20 @@ def test_a_job_that_no_list_shows_yet_is_spared(
     assert "found   run job-" in capsys.readouterr().out
     assert [job["running"] for job in jobs(region)] == [True]
     run(["gc", "aws-batch", "--yes", "--alive"])
+
+
+@pytest.mark.parametrize("verb", ["cancel", "destroy"])
+def test_a_run_whose_record_is_damaged_is_ended(
+    region: Region, tmp_path: Path, capsys: Capture, verb: str
+) -> None:
+    """By what the service and the bucket have of it, as gc finds it."""
+    run(["apply", write("exec sleep 600"), "--detach"])
+    name = capsys.readouterr().out.strip()
+    await_job(region)
+    Path(os.environ["RUNSPEC_HOME"], "runs", name, "plan.json").write_bytes(b"{garbage")
+
+    assert run([verb, name]) == 0
+
+    assert not any(job["running"] for job in jobs(region))
+    kept = [key for key in left(region, tmp_path) if f"/{name}/" in key]
+    assert bool(kept) is (verb == "cancel")

@@ -15,21 +15,12 @@ from runspec_jobs.engine import clients, end, rescue
 from runspec_jobs.engine.end import forget_group as forget_group
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.status import read_full_status
-from runspec_jobs.errors import Damaged, RunspecError, Unavailable, UnknownOutcome
+from runspec_jobs.errors import Damaged, RunspecError, Unavailable
 from runspec_jobs.load import registry
-from runspec_jobs.logs import outage
 from runspec_jobs.machines.estimate import StandingCost
-from runspec_jobs.provider import (
-    Client,
-    Facts,
-    Orphan,
-    Provider,
-    State,
-    SupportsOrphans,
-)
+from runspec_jobs.provider import Facts, Provider, State, SupportsOrphans
 from runspec_jobs.state import chain_record, probe_leftovers, run_record
 
-END_S = 300.0
 TERMINAL = frozenset(str(state) for state in State if state.terminal)
 
 
@@ -66,7 +57,7 @@ def list_orphans(
         # An orphan without a run is shared.
         removed = [orphan for orphan in removed if orphan.run is not None]
     for orphan in removed:
-        _remove(client, orphan)
+        rescue.remove_orphan(client, orphan)
     return rows + [Found(o.what, o.run, o.alive, removed=o in removed) for o in orphans]
 
 
@@ -172,23 +163,6 @@ def _list_probe_leftovers(
             for leftover in made:
                 removed = leftover not in session.made
                 yield Found(f"{leftover.what}, of {session.name}", None, not free, removed=removed)
-
-
-def _remove(client: Client, orphan: Orphan) -> None:
-    if orphan.run is not None and orphan.alive:
-        _end(client, orphan.run)
-    for request in orphan.remove:
-        client.call(request)
-
-
-def _end(client: Client, run: str) -> None:
-    """Cancel *run* and wait until it has ended, so that its last save is deleted as well."""
-    client.cancel(run)
-    until, looks = time.monotonic() + END_S, outage.make_pauses()
-    while not client.state(run).state.terminal:
-        if time.monotonic() > until:
-            raise UnknownOutcome(f"{run} has not ended yet", "run the same command again")
-        time.sleep(next(looks))
 
 
 # What `ttl` of a spec promises.

@@ -1,19 +1,31 @@
-"""Ends runs whose record is damaged, if their provider can end a run of which only the id is known."""
+"""Ends runs whose record is damaged: by their id, or by what their service says that belongs to them."""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
+import time
 from collections.abc import Iterator
 from typing import Any
 
 from runspec_jobs.engine.reporter import Reporter
-from runspec_jobs.errors import Damaged, RunspecError
+from runspec_jobs.errors import Damaged, RunspecError, UnknownOutcome
 from runspec_jobs.load import registry
+from runspec_jobs.logs import outage
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Provider, State, Status, SupportsEndById
-from runspec_jobs.state import atomic_io
+from runspec_jobs.provider import (
+    Client,
+    Orphan,
+    Provider,
+    State,
+    Status,
+    SupportsEndById,
+    SupportsOrphans,
+)
+from runspec_jobs.state import atomic_io, run_record
 from runspec_jobs.state.run_record import Record
+
+END_S = 300.0
 
 
 def cancel(record: Record, damage: Damaged, reporter: Reporter) -> Status:
@@ -104,9 +116,46 @@ def _end(record: Record, damage: Damaged, reporter: Reporter, *, delete: bool) -
         for provider in able
         if provider.end_by_id(record.run, _read_texts(record), delete=delete)
     ]
-    if not known and (not able or find_provider_name(record) is None):
+    unsure = not known and (not able or find_provider_name(record) is None)
+    if unsure and not _end_as_orphan(record, delete=delete):
         raise add_way_out(record, damage)
     reporter.note(f"{damage.message}; {record.run} was ended by its id")
+
+
+def _end_as_orphan(record: Record, *, delete: bool) -> bool:
+    """End a run, and with *delete* delete what its service says that belongs to it alone, as `gc` would.
+
+    Return False if the record does not say how to reach the service, or if that knows no names of runs.
+    """
+    name = find_provider_name(record)
+    if name is None:
+        return False
+    provider = registry.load(name)
+    try:
+        client = provider.connect(record.read_facts(provider))
+    except Damaged:
+        return False
+    if not isinstance(client, SupportsOrphans):
+        return False
+    others = {other.run for other in run_record.list_all()} - {record.run}
+    for orphan in [one for one in client.find_orphans(others, ()) if one.run == record.run]:
+        remove_orphan(client, orphan if delete else orphan._replace(remove=()))
+    return True
+
+
+def remove_orphan(client: Client, orphan: Orphan) -> None:
+    """Delete an orphan; a live run is cancelled first, and its last save deleted as well."""
+    if orphan.run is not None and orphan.alive:
+        client.cancel(orphan.run)
+        until, looks = time.monotonic() + END_S, outage.make_pauses()
+        while not client.state(orphan.run).state.terminal:
+            if time.monotonic() > until:
+                raise UnknownOutcome(
+                    f"{orphan.run} has not ended yet", "run the same command again"
+                )
+            time.sleep(next(looks))
+    for request in orphan.remove:
+        client.call(request)
 
 
 def _list_providers(record: Record) -> Iterator[Provider]:
