@@ -456,7 +456,7 @@ def gangs(name: str, provider: str, kinds: tuple[str, ...], jobs: Any, **more: A
         started[end] = f"job-{end.lower()}"
         spec = ends.spec(provider, [end], nodes=2, name=started[end], **{**limit, **more})
         own = {"PATH": os.environ["PATH"], "BELOW": "1", "MARK": str(jobs.folder / "mark")}
-        spec["env"] |= own if "launch" in more else {}
+        spec["env"] = {**(own if "launch" in more else {}), **spec["env"]}
         start(jobs, spec)
         if end == "cancel":
             jobs.until_said("begun", started[end])

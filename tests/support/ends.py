@@ -58,6 +58,8 @@ WORDS = {
     "node": "SIGKILL ends the agent of one node once",
     "lost": "the machine is lost once",
     "notice": "the machine is reclaimed once, after a notice",
+    "evicted": "its pod is evicted once, since its node lacks memory or disk",
+    "preempted": "a pod with a higher priority takes its place once",
     "withdrawn": "there is a notice once, and the machine stays",
     "full-0": "it succeeds, without room for its outputs",
     "full-3": "exit code 3, without room for its outputs",
@@ -92,6 +94,7 @@ TITLES = {
     "aws-batch": "`aws-batch`, rehearsed",
     "azure-batch": "`azure-batch`, rehearsed",
     "azure-batch-ai": "`azure-batch-ai`, rehearsed",
+    "kubernetes": "`kubernetes`, rehearsed",
 }
 KINDS = {
     "": "one node",

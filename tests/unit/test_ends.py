@@ -27,6 +27,7 @@ TORCH_GANG = {"exit-3", "signal-KILL", "timeout", "agent", "cancel"}
 FULL = {"full-0", "full-3"}
 DISK = {"disk-0", "disk-3"}
 IMAGES = {"image", "architecture", "shell", "entrypoint"}
+BEFALLS = {"lost", "evicted", "preempted"}
 WHOLE = {*ends.OF_PROGRAM, "timeout", "cancel"}
 KINDS = {
     "local": {*WHOLE, *FULL, *(IMAGES - {"image"}), "supervisor"},
@@ -71,9 +72,21 @@ KINDS = {
     "slurm-elastic": {*TORCH, "node"},
     "aws-batch-elastic": {*TORCH, "node"},
     "azure-batch-elastic": {*TORCH, "node"},
+    "kubernetes": {*WHOLE, *FULL, "service", "agent", *BEFALLS, "memory", "image"},
+    "kubernetes-nodes": {*GANG, *FULL},
+    "kubernetes-mpi": {"exit-0", "timeout", "cancel"},
+    "kubernetes-torchrun": TORCH_GANG - {"agent"},
+    "kubernetes-spot": SPOT,
+    "kubernetes-spot-nodes": SPOT_GANG,
+    "kubernetes-rules": {*RULES, "rule-oom", "rule-lost"},
 }
 # Attempts of a node of an elastic job that fails: Azure Batch starts all that are left, which run nothing.
-ELASTIC = {"local-elastic": 1, "slurm-elastic": 1, "aws-batch-elastic": 1, "azure-batch-elastic": 4}
+ELASTIC = {
+    "local-elastic": 1,
+    "slurm-elastic": 1,
+    "aws-batch-elastic": 1,
+    "azure-batch-elastic": 4,
+}
 
 
 def test_the_page_has_the_recorded_ends() -> None:
@@ -120,6 +133,7 @@ def test_a_timeout_is_named_and_uses_an_attempt(name: str) -> None:
         ("aws-batch-mpi", "service"),
         ("azure-batch", "service"),
         ("azure-batch-mpi", "service"),
+        ("kubernetes", "service"),
     ],
 )
 def test_the_time_limit_of_a_service_is_told_as_a_timeout(name: str, end: str) -> None:
@@ -131,7 +145,7 @@ def test_the_time_limit_of_a_service_is_told_as_a_timeout(name: str, end: str) -
     )
 
 
-@pytest.mark.parametrize("name", ["local", "slurm", "aws-batch", "azure-batch"])
+@pytest.mark.parametrize("name", ["local", "slurm", "aws-batch", "azure-batch", "kubernetes"])
 @pytest.mark.parametrize("nodes", ["", "-nodes"])
 def test_a_full_store_fails_a_run_and_leaves_the_code_of_a_program_that_failed(
     name: str, nodes: str
@@ -151,7 +165,7 @@ def test_no_attempt_of_a_signed_job_asks_a_full_store_for_another_one(name: str)
         assert (row["state"], row["exit_code"], row["attempts"][1]) == ("failed", 1, [1, "failed"])
 
 
-@pytest.mark.parametrize("name", ["local", "slurm", "aws-batch", "azure-batch"])
+@pytest.mark.parametrize("name", ["local", "slurm", "aws-batch", "azure-batch", "kubernetes"])
 def test_an_image_that_cannot_start_is_told_in_words(name: str) -> None:
     """An image that cannot be pulled has no job on this machine: `apply` is refused."""
     for end in IMAGES & {*ends.recorded(name)}:
@@ -163,10 +177,19 @@ def test_an_image_that_cannot_start_is_told_in_words(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["slurm", "aws-batch", "aws-batch-spot", "azure-batch-spot", "azure-batch-torchrun"]
+    "name",
+    [
+        "slurm",
+        "aws-batch",
+        "aws-batch-spot",
+        "azure-batch-spot",
+        "azure-batch-torchrun",
+        "kubernetes",
+        "kubernetes-spot",
+    ],
 )
 def test_a_lost_machine_uses_no_attempt_of_a_failure(name: str) -> None:
-    for end in {"lost", "notice"} & {*ends.recorded(name)}:
+    for end in {"notice", *BEFALLS} & {*ends.recorded(name)}:
         for row in ends.recorded(name)[end]:
             assert row["state"] == "succeeded"
             assert [how for _, how in row["attempts"]] == ["reclaimed", "succeeded"]
@@ -186,7 +209,7 @@ DIFFERENT = {
         "exit-3 exit-75 signal-KILL agent",
     ),
     "elsewhere their torchrun may end by itself before, with 1": (
-        "local slurm aws-batch azure-batch",
+        "local slurm aws-batch azure-batch kubernetes",
         "-torchrun",
         "exit-3 exit-75 signal-KILL",
     ),
@@ -216,7 +239,7 @@ DIFFERENT = {
     "an attempt that never recorded its end": ("azure-batch", "-signed", "shell full-0 full-3"),
     "each node saves its own outputs": ("local", "-nodes", "full-0 full-3"),
     "start the next attempt of a program that failed": (
-        "local slurm aws-batch azure-batch azure-batch-ai",
+        "local slurm aws-batch azure-batch azure-batch-ai kubernetes",
         "-nodes",
         "full-0 full-3",
     ),
@@ -227,8 +250,10 @@ DIFFERENT = {
         "-rules",
         "rule-image",
     ),
+    "waits for its image until its deadline": ("kubernetes", "", "image"),
+    "records no failure if its whole container is killed": ("kubernetes", "", "service memory"),
     "counts no attempt that lost its machine": ("azure-batch-ai", "", "lost timeout"),
-    "one without a code on Azure Batch": ("aws-batch azure-batch", "-spot", "notice"),
+    "one without a code on Azure Batch": ("aws-batch azure-batch kubernetes", "-spot", "notice"),
 }
 
 
