@@ -16,7 +16,9 @@ from runspec_kubernetes import decision
 from runspec_kubernetes.options import SPOT as SPOT_NODES
 from tests.e2e.test_elastic_torch import torch as torch  # a fixture
 from tests.e2e.test_ends import (
+    ELASTIC,
     FEW,
+    OF_ELASTIC,
     OF_GANG,
     OF_SPOT_GANG,
     ON_SPOT,
@@ -57,6 +59,11 @@ BELOW = {"LAST": "1", "AGENT": "pyz .*jo[b]"}  # how to find an agent that also 
 # Each pod ends by itself: whether the second one has the code of the program, or was told to end, is a matter of time.
 OF_MPI = ("exit-0", "timeout", "cancel")
 OF_TORCH = ("exit-3", "signal-KILL", "timeout", "cancel")
+# Pods see no folder of this machine but volumes.
+MARKED = {
+    "mounts": [{"name": "told", "source": "shared://told", "target": "/job/told"}],
+    "env": {**BELOW, "MARK": "/job/told/mark"},
+}
 pytestmark = [pytest.mark.slow]
 
 
@@ -173,6 +180,13 @@ def test_two_nodes_of_torchrun_on_kubernetes_end_in_a_few_ways(
     torch: Path, on_cluster: OnCluster
 ) -> None:
     gangs(f"{NAME}-torchrun", NAME, OF_TORCH, on_cluster, launch="torchrun", env=BELOW)
+
+
+@pytest.mark.matrix
+def test_two_elastic_nodes_on_kubernetes_end_in_each_way(
+    torch: Path, on_cluster: OnCluster
+) -> None:
+    gangs(f"{NAME}-elastic", NAME, OF_ELASTIC, on_cluster, **ELASTIC, **MARKED)
 
 
 @pytest.mark.matrix

@@ -78,6 +78,7 @@ KINDS = {
     "kubernetes-torchrun": TORCH_GANG - {"agent"},
     "kubernetes-spot": SPOT,
     "kubernetes-spot-nodes": SPOT_GANG,
+    "kubernetes-elastic": {*TORCH, "node"},
     "kubernetes-rules": {*RULES, "rule-oom", "rule-lost"},
 }
 # Attempts of a node of an elastic job that fails: Azure Batch starts all that are left, which run nothing.
@@ -86,6 +87,7 @@ ELASTIC = {
     "slurm-elastic": 1,
     "aws-batch-elastic": 1,
     "azure-batch-elastic": 4,
+    "kubernetes-elastic": 1,
 }
 
 
