@@ -21,7 +21,7 @@ from runspec_agent.base.light_typing import NamedTuple
 from runspec_agent.base.record_formats import LOG_MARK
 from runspec_jobs.provider import RemoteError
 from runspec_jobs.provider.streams.log_streams import Chunk, LogIndex, TimedChunk, timed_chunk
-from runspec_kubernetes.attempts import Pod
+from runspec_kubernetes.attempts import Pod, seconds
 from runspec_kubernetes.errors import Refused, translated
 from runspec_kubernetes.job import CONTAINER
 from runspec_kubernetes.status import Runs
@@ -269,6 +269,10 @@ class PodStream:
         while True:
             pods = {pod.attempt: pod for pod in self.runs.pods(self.run).get(self.index, ())}
             pod = pods.get(at.attempt)
+            if at.time and pod is not None and (pod.began_s or 0) > (seconds(at.time) or 0):
+                # Another pod of the attempt: Kueue has suspended the Job, and started it again.
+                at, self._absent = Position(at.attempt), (0, 0)
+                self._indexes.pop(at.attempt, None)
             chunk = self._part(pod, at)
             over = pod is None or pod.over
             if chunk.data or not over:

@@ -118,12 +118,14 @@ def test_a_run_that_kueue_preempts_is_no_failure(
 ) -> None:
     """Kueue suspends its Job, and starts it again later."""
     cluster: Kubernetes = request.getfixturevalue(kind)
-    write("echo begun; sleep 4; echo done", retry={"attempts": 1})
+    write('echo begun; test -n "$AGAIN" || exec sleep 600; echo done', retry={"attempts": 1})
     found = said(capsys, "apply", "job.yaml", "--detach")["run"]
     wait(lambda: "begun" in read_log(found, capsys), "it has begun")
     follow = [sys.executable, "-m", "runspec_jobs", "logs", found, "--follow"]
 
     with subprocess.Popen(follow, stdout=subprocess.PIPE, text=True) as follower:
+        assert follower.stdout is not None
+        first = follower.stdout.readline()
         suspend(cluster, on=True)
         wait(lambda: not pods(cluster), "its pod is gone")
         state = said(capsys, "status", found)["state"]
@@ -132,7 +134,7 @@ def test_a_run_that_kueue_preempts_is_no_failure(
 
     assert (state, follower.returncode) == ("waiting", 0)
     assert said(capsys, "status", found)["state"] == "succeeded"
-    assert printed.splitlines()[-1] == "done"
+    assert [first, *printed.splitlines()] == ["begun\n", "begun", "done"]
 
 
 def read_log(name: str, capsys: Capture) -> str:
@@ -142,7 +144,14 @@ def read_log(name: str, capsys: Capture) -> str:
 
 
 def suspend(cluster: Kubernetes, *, on: bool) -> None:
+    """Suspend the Job, or start it with the variable AGAIN."""
+
+    def change(job: Any) -> None:
+        job["spec"]["suspend"] = on
+        env = job["spec"]["template"]["spec"]["containers"][0]["env"]
+        env += [] if on else [{"name": "AGAIN", "value": "1"}]
+
     with cluster.world.lock:
         (job,) = cluster.world.all(JOBS)
-        cluster.world.change(JOBS, *key_of(job), lambda changed: changed["spec"].update(suspend=on))
+        cluster.world.change(JOBS, *key_of(job), change)
         cluster.world.wake_in(0)
