@@ -244,6 +244,16 @@ def test_mpirun_is_given_one_program_and_no_words_of_a_shell(
     assert not line.startswith("export ")
 
 
+def test_settings_of_a_toolkit_are_the_profiles() -> None:
+    given = spec(mounts=[CODE], command=["python", "${mounts.code}/a.py"])
+    settings = {"workerCount": "2", "parameterServerCommandLineArgs": "-v"}
+
+    body = properties(given, toolkit="tensorflow", toolkit_settings=settings)
+
+    assert body["tensorFlowSettings"]["workerCount"] == 2
+    assert body["tensorFlowSettings"]["parameterServerCommandLineArgs"] == "-v"
+
+
 def test_a_toolkit_gets_interpreter_script_and_arguments() -> None:
     command = ["/opt/conda/bin/python", "${mounts.code}/a.py", "-o", "${outputs.model}", "x y"]
     given = spec(mounts=[CODE], outputs=[MODEL], command=command, cluster={"nodes": 2})

@@ -16,7 +16,7 @@ from runspec_agent.base.boot import Answer, Ask
 from runspec_agent.base.job_env import LOST, USAGE, Failure
 from runspec_agent.store import blob
 from runspec_agent.store.base import Bucket, connect
-from runspec_agent.store.blob import REFUSED, BlobStore
+from runspec_agent.store.blob import REFUSED, BlobBucket, BlobStore
 from runspec_agent.store.s3 import parsed
 from runspec_emulators.azure_services.blob import Blobs
 from tests.support.agent.breakable_stores import Way
@@ -29,6 +29,26 @@ SAS = "sv=2021-12-02&se=2026-01-02T03%3A04%3A05Z&sr=c&sp=racwdl&sig=s%2Fcret%3D"
 
 def store(where: str, sas: str = SAS, blob_url: str = "") -> BlobStore:
     return BlobStore({"RUNSPEC_STORE": where, "RUNSPEC_SAS": sas, "RUNSPEC_BLOB_URL": blob_url})
+
+
+class Written(BlobBucket):
+    """A container that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+
+    def put(self, key: str, content: bytes) -> None:
+        self.kept[key] = content
+
+
+def test_a_small_file_is_written_at_once_if_it_is_the_one_that_was_read() -> None:
+    bucket, digest = Written(), hashlib.sha256(b"abc").hexdigest()
+
+    bucket.put_file("k", lambda: io.BytesIO(b"abc"), 3, digest)
+    with pytest.raises(Failure, match="changed"):
+        bucket.put_file("other", lambda: io.BytesIO(b"abd"), 3, digest)
+
+    assert bucket.kept == {"k": b"abc"}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from runspec_aws.attempts import AttemptKey, over
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.store.objects import Objects
 from runspec_aws.timing import CLOCK, DEFAULT
-from runspec_jobs.provider import RemoteError, elastic_tasks
+from runspec_jobs.provider import RemoteError, State, elastic_tasks
 from runspec_jobs.provider.node_ends import NodeEnds
 from tests.support.change_records import at, record
 
@@ -107,6 +107,20 @@ def test_a_wish_is_in_the_store_before_a_child_is_told_to_end_and_each_is_said_o
     own.stop("r", {1})
 
     assert done == ["runs/r/stop/1", "j:2", "j:3"]
+
+
+@pytest.mark.parametrize("shape", ["single", "array"])
+def test_a_job_that_waits_says_what_for(monkeypatch: pytest.MonkeyPatch, shape: str) -> None:
+    own, job = jobs(Store()), {"jobId": "j", "status": "RUNNABLE"}
+    own.kept.records["r"] = {"shape": shape, "nodes": 1, "sweep": []}
+    own.remember("r", "j")
+    monkeypatch.setattr(own, "job", lambda run: job)
+    monkeypatch.setattr(own.poller, "known", lambda name: job)
+    monkeypatch.setattr(own.poller, "describe", lambda ids, **_: dict.fromkeys(ids, job))
+
+    found = own.status("r")
+
+    assert (found.state, found.reason) == (State.WAITING, "waits for a machine (RUNNABLE)")
 
 
 class Kept:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runspec_aws.job import EVALUATE
-from runspec_aws.status.nodes import CANCELLED, Place, look, may_have_left, node, of_gang
+from runspec_aws.status.nodes import CANCELLED, Place, look, may_have_left, node, of_gang, places
 from runspec_jobs.provider import NodeStatus, State
 from runspec_jobs.provider.node_ends import NodeEnds, exited
 
@@ -30,6 +30,14 @@ def shown(found: dict[str, Any], *names: str, alone: bool = True, **record: Any)
     ends = NodeEnds({"ends": True, "timeout_s": 6, **record}, lambda: names, lambda _: [])
     look(ends, {"j": found}, [PLACE])
     return node(PLACE, found, lambda _: None, ends, alone=alone)
+
+
+def test_children_of_an_array_are_the_nodes_of_one_task_after_the_other() -> None:
+    record = {"shape": "array", "nodes": 2, "sweep": [["n", ["a", "b", "c"]]]}
+
+    found = [(place.task, place.rank, place.job) for place in places("j", record)]
+
+    assert found == [(n // 2, n % 2, f"j:{n}") for n in range(6)]
 
 
 def test_a_recorded_success_counts() -> None:

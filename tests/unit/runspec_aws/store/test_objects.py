@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
@@ -12,6 +15,7 @@ from botocore.exceptions import ClientError
 
 from runspec_aws.store.objects import Objects
 from runspec_aws.timing import DEFAULT, Clock
+from runspec_jobs.load.bundle import bundle
 from runspec_jobs.provider import NoAnswer, RemoteError
 
 HERE, MEANWHILE = ("PreconditionFailed", 412), ("ConditionalRequestConflict", 409)
@@ -38,6 +42,19 @@ class Bucket:
         how = {"timing": DEFAULT, "clock": clock}
         session: Any = SimpleNamespace(bucket="jobs", make=lambda service: self, **how)
         return Objects(session, "runspec").put_new(b"1", "runs", "a", "claim")
+
+
+def test_a_small_folder_is_one_object(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    bucket, told = Bucket(), list[tuple[int, int]]()
+    session: Any = SimpleNamespace(bucket="jobs", upload=lambda: bucket)
+
+    Objects(session, "runspec").put_folder("k", bundle(tmp_path), lambda *both: told.append(both))
+
+    (written,) = bucket.written
+    with tarfile.open(fileobj=io.BytesIO(written["Body"].read())) as tar:
+        assert tar.getnames() == ["a"]
+    assert (written["Key"], told[-1]) == ("k", (1, 1))
 
 
 def test_an_object_that_exists_is_not_written() -> None:

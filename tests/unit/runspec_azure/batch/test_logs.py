@@ -81,6 +81,27 @@ def test_the_machines_of_ranks_are_requested_once_for_an_attempt() -> None:
     assert service.asked == 1
 
 
+class Counted(Service):
+    """Counts the requests for logs."""
+
+    requests = 0
+
+    def head(self, operation: str, path: Mapping[str, str]) -> Mapping[str, str]:
+        self.requests += 1
+        return super().head(operation, path)
+
+
+def test_a_log_without_news_is_not_asked_for_again_before_its_time() -> None:
+    service = Counted()
+    (first, *_) = streams(service, poll_s=600.0)
+    position = first.read(None).position
+    first.read(position)
+    asked = service.requests
+
+    assert first.read(position) == Chunk(b"", position)
+    assert service.requests == asked > 1
+
+
 @pytest.mark.parametrize("number", [None, 1])
 def test_no_log_is_shown_before_the_machine_of_its_rank_is_known(
     number: int | None,

@@ -146,6 +146,13 @@ def test_prices_of_the_profile_come_first(
     assert planned(capsys)["cost"]["bound_usd"] == 4.0
 
 
+def test_without_a_list_the_command_that_reads_one_is_named(spec: Path, capsys: Capture) -> None:
+    assert run(["prices"]) == 0
+
+    told = capsys.readouterr().err
+    assert "no price list was read" in told and "runspec prices --update" in told
+
+
 def test_price_lists_are_shown_with_date_and_source(
     spec: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

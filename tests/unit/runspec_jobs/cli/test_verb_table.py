@@ -101,6 +101,7 @@ def test_the_help_lists_all_verbs_by_group(words: list[str], capsys: Capture) ->
         if title in GROUPS
     }
     assert list(listed.items()) == [(group, verbs.split()) for group, verbs in GROUPS.items()]
+    assert text.count("--install-completion") == 1
 
 
 @pytest.mark.parametrize("words", [["plan", "-h"], ["help", "plan"]])

@@ -8,7 +8,7 @@ import pytest
 
 from runspec_ec2 import ec2_catalogue
 from runspec_jobs.machines.choice import ChosenMachine, MachineRequest, choose
-from runspec_jobs.machines.estimate import Offer, Work, alternatives, estimate
+from runspec_jobs.machines.estimate import Offer, StandingCost, Work, alternatives, estimate
 from runspec_jobs.machines.exposure import compute_exposure
 from runspec_jobs.machines.machine import make_unknown
 
@@ -95,6 +95,14 @@ def test_several_jobs_have_a_limit_together_only_if_all_have_one() -> None:
 
     assert compute_exposure([one, other])[:2] == (45.0, "")
     assert compute_exposure([one, endless])[:2] == (None, "the spec has no timeout")
+
+
+def test_what_stays_beside_a_job_is_part_of_what_it_may_cost() -> None:
+    offer = Offer((machine("a", 1.0),), standing=(StandingCost("a store", 0.5, hours=10.0),))
+
+    found = compute_exposure([estimate(offer, WORK, "c", {})])
+
+    assert (found.usd, found.standing_usd) == (35.0, 5.0)
 
 
 def test_a_job_without_a_timeout_has_no_bound() -> None:
