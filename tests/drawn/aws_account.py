@@ -79,9 +79,9 @@ class Drawn:
         return found._replace(value={**found.value, **data})
 
     def leaves_out(self, service: str, truth: Params) -> bool:
-        """Return whether the reply says that a list is empty: that is an answer, and none that lacks something.
+        """Return whether the reply says that a list is empty, which is a complete answer.
 
-        Of a list in the XML of S3, nothing is to be seen where it is empty.
+        The XML of S3 has no element for an empty list.
         """
         found = self.said(service, truth)
         token = found.path[-1:] in (("nextToken",), ("NextToken",))  # nor is a next page missed

@@ -57,7 +57,7 @@ LOOKS = (
 
 
 ROUTE = "ec2:CreateRoute"  # changes a route table
-# Actions on what a setup has made that name something else, too: the kind of the first, and of the second.
+# Actions that name two resources: the kind of the one that a setup has made, and that of the other one.
 OF_PARTS: Mapping[str, tuple[str, str]] = {
     "ec2:AuthorizeSecurityGroupEgress": ("security-group", ""),
     "ec2:AuthorizeSecurityGroupIngress": ("security-group", ""),

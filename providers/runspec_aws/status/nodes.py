@@ -116,7 +116,8 @@ def node(
 def may_have_left(node: NodeStatus, ends: NodeEnds) -> bool:
     """Return whether the agent of a node may have found the request to stop its task before its job was terminated.
 
-    It ends with LEFT then, so AWS Batch knows no reason; a program that ends so by itself has an end record.
+    The agent then ends with the exit code LEFT, and AWS Batch has no reason. If a program ends with that code by
+    itself, there is an end record.
     """
     end = ends.of((node.task, node.rank, len(node.attempts)))
     left = node.state is State.FAILED and node.exit_code == reasons.LEFT
@@ -131,7 +132,10 @@ def of_gang(states: tuple[NodeStatus, ...], ends: NodeEnds) -> tuple[NodeStatus,
 
 
 def joint_state(first: State, listed: Sequence[NodeStatus]) -> State:
-    """Return the state of an elastic job whose array has ended as *first*, and of which nodes have come back."""
+    """Return the state of an elastic job whose array has ended as *first*, and whose nodes are *listed*.
+
+    Nodes that have come back are jobs of their own, which run on when the array has ended.
+    """
     states = {node.state for node in listed if node.reason != AWAY}
     if any(not state.terminal for state in states):
         return State.WAITING

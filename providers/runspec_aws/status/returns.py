@@ -26,8 +26,8 @@ ListJobs = Callable[[str], Iterable[Job]]  # those whose names begin so, oldest 
 class Return(NamedTuple):
     """The job *job* of a node that has come back; *absent* describes it if it does not exist."""
 
-    node: int  # among the nodes of all tasks
-    number: int  # from 1, for each node
+    node: int  # the number of the node, counted through all tasks
+    number: int  # which return of that node it is, from 1
     claimed: bool
     job: str
     absent: Job | None

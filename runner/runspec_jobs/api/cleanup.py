@@ -77,9 +77,9 @@ class Kept(NamedTuple):
 
 
 def list_shared() -> Kept:
-    """Return what `destroy_shared` would delete. No service is asked: it is what the records say.
+    """Return what `destroy_shared` would delete. This comes from the records; no service is asked.
 
-    It is nothing if a record cannot be read, for which `destroy_shared` raises an error.
+    If a record cannot be read, return nothing here; `destroy_shared` raises an error then.
     """
     titles: list[str] = []
     costs: dict[StandingCost, None] = {}

@@ -119,7 +119,9 @@ def read(
     offered: Mapping[str, str] | None = None,
     generation: Callable[[Machine], int] = ignore_generation,
 ) -> Catalogue:
-    """Return the catalogue of the lines of a table: `COLUMNS` and one for each region, as its first line says.
+    """Return the catalogue of the lines of a table, whose columns are `COLUMNS` and one for each region.
+
+    The first line names the columns.
 
     Raises ValueError for a line that has another number of cells.
     """

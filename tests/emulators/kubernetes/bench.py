@@ -94,7 +94,7 @@ class Bench:
 
 
 def problems(world: World) -> list[str]:
-    """Return in what the objects of a cluster, and those of its last changes, break the schemas of the server."""
+    """Return what the schemas of the server have against the objects of a cluster and of its last changes."""
     plain = {resource.names.resource: resource for resource in RESOURCES}
     kept = [(r, v) for r in RESOURCES for v in world.all(r)]
     kept += [(plain[change.resource], change.value) for change in world.changes]

@@ -174,7 +174,7 @@ class Running:
         return process, ""
 
     def first(self) -> int | None:
-        """Return the number of the first process of the container, or None if it has none yet, or no more."""
+        """Return the id of the first process of the container; None before it has begun and after it has ended."""
         pid = self.process.pid
         try:
             children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

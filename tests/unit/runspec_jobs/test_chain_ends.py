@@ -158,7 +158,7 @@ def test_a_skipped_job_has_no_run_that_stays_with_the_record_of_a_destroyed_chai
 def test_a_skipped_job_that_starts_again_is_explained_by_what_it_was_skipped_for(
     path: Path,
 ) -> None:
-    """`next` had a run, which its service cancelled; `lone` had no run."""
+    """This holds for a job whose run its service has canceled, and for one that had no run."""
     lone = job("lone", "true", "needs: {first: ended, next: succeeded}\n")
     apply(path, job("first", "exit 1"), NEXT, lone)
 

@@ -339,7 +339,7 @@ def test_lines_have_the_times_of_the_node_and_of_the_agent() -> None:
 
 
 def test_a_position_is_the_same_on_another_machine() -> None:
-    """Its text has all that there is of it."""
+    """All of a position is in its text, so a client elsewhere can go on from it."""
     cluster = Cluster()
     cluster.begins().prints(b"one\n")
 

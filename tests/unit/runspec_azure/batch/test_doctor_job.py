@@ -59,7 +59,7 @@ def found(azure: resource_manager.Azure, fields: Any = None, **more: Any) -> lis
         retry_total=0,
     )
     wanted = spec(**(fields or {}))
-    # What the login may do is asked for an account without keys; the requests themselves still have theirs.
+    # The rights of the login are checked as for an account without keys; the requests here still use keys.
     facts = Facts(given)
     return list(examine(wanted, facts, PROVIDER.plan(wanted, "run-1", facts), subscription))
 

@@ -38,7 +38,7 @@ def evaluated(
     *pending*: how many nodes of tasks waited or ran in each minute, the last one last, or in all.
     *spot*: how many are asked for and how many have come; *dedicated*: how many are asked for.
     *gangs*: of tasks of many nodes, the nodes of those that wait, what is counted for those that run, and
-    the machines there are. Without it, all that is pending waits.
+    the machines there are. Without *gangs*, all pending nodes are of tasks that wait.
     """
     each = [pending] * MINUTES if isinstance(pending, int | float) else list(pending)
     ago = [60.0 * (len(each) - 1 - n) + half for n in range(len(each)) for half in (31.0, 1.0)]
