@@ -20,7 +20,7 @@ from runspec_azure.session.clients import Session, refuse_plain, secret
 from runspec_azure.session.clouds import STORAGE_SCOPE
 from runspec_jobs.provider import RemoteError
 from runspec_jobs.provider.saved_outputs import Copy
-from runspec_objects.object_store import Bucket, client_options
+from runspec_objects.object_store import Bucket, Translated, client_options
 from runspec_objects.store import AT_ONCE
 
 PARTS = 50_000  # the limit of a blob: https://learn.microsoft.com/en-us/azure/storage/blobs/scalability-targets
@@ -35,7 +35,12 @@ CONTROLS = re.compile("[\\x00-\\x1f\\x7f\\x81\\ufffe\\uffff]")
 class Blobs(Bucket):
     """The blobs of the container; keys are full names. *pause* is called while the service copies one."""
 
-    def __init__(self, session: Session, pause: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        pause: Callable[[], None] = lambda: None,
+        translated: Translated = translated,
+    ) -> None:
         self.session, self.pause = session, pause
         self.options = session.options
         self.prefix: str = session.options.prefix

@@ -214,18 +214,23 @@ class BatchAiClient:
     def keep_state(self, run: str, content: bytes) -> None:
         """Keep the state, unless there is no container or only the service can read the account's key."""
         if self.store.writable:
-            self.store.put(store_volumes.state(run, self.options), content)
+            self.store.blobs.put(store_volumes.state(run, self.options), content)
 
     def kept_state(self, run: str) -> bytes | None:
-        return self.store.read(store_volumes.state(run, self.options)) if self.store.named else None
+        key = store_volumes.state(run, self.options)
+        return self.store.blobs.read(key) if self.store.named else None
 
     def kept_runs(self) -> Sequence[str]:
-        return self.store.folders(store_volumes.kept("", self.options)) if self.store.named else ()
+        return (
+            self.store.blobs.folders(store_volumes.kept("", self.options))
+            if self.store.named
+            else ()
+        )
 
     def _forget(self, job: str) -> None:
         """Delete the kept state of a run if *job* is its first job, which is deleted last."""
         if self.store.writable and not LATER.search(job):
-            self.store.remove(store_volumes.state(FIRST.sub("", job), self.options))
+            self.store.blobs.remove([store_volumes.state(FIRST.sub("", job), self.options)])
 
     def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
         return orphans.OrphanFinder(self.arm, self.store).find_orphans(runs, made)

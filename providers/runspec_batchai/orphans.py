@@ -47,9 +47,8 @@ class OrphanFinder:
         if not self.store.named:
             return []
         base = f"{self.options.prefix}/runs/"
-        return [
-            run for run in self.store.folders(base) if not self.store.there(f"{base}{run}/{RECORD}")
-        ]
+        blobs = self.store.blobs
+        return [run for run in blobs.folders(base) if blobs.size(f"{base}{run}/{RECORD}") is None]
 
     def _run(self, run: str, placed: list[Placed]) -> Orphan:
         alive = any(job.alive for job in placed)

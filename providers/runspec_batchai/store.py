@@ -73,14 +73,16 @@ class Store:
                 known.blob_url,
                 clouds.of(known).name,
             )
-            self._blobs = Blobs(Account(login))  # type: ignore[arg-type] # all that it needs
+            account: Any = Account(login)  # all that it needs
+            self._blobs = Blobs(account, translated=self._translated)
         return self._blobs
 
     @contextlib.contextmanager
-    def _explain_key(self) -> Iterator[None]:
-        """Add a hint with the settings of this provider to a CredentialsError about the account's key."""
+    def _translated(self, action: str) -> Iterator[None]:
+        """Translate errors, and add a hint with the settings of this provider if the account's key is refused."""
         try:
-            yield
+            with translated(action):
+                yield
         except CredentialsError as exc:
             name = self.options.storage_key
             where = self.options.secrets.get(name, "env:NAME")
@@ -98,54 +100,31 @@ class Store:
         key = self.options.secrets.get(self.options.storage_key)
         return self.named and key is not None and not key.startswith("azure-kv:")
 
-    def put(self, key: str, content: bytes) -> None:
-        with self._explain_key():
-            self.blobs.put(key, content)
-
-    def read(self, key: str) -> bytes | None:
-        with self._explain_key():
-            return self.blobs.part(key, 0, None)
-
-    def remove(self, key: str) -> None:
-        with self._explain_key():
-            self.blobs.remove([key])
-
-    def there(self, key: str) -> bool:
-        with self._explain_key():
-            return self.blobs.size(key) is not None
-
     def look(self) -> str:
         """Return the name of any blob, or an empty string; raise an error if the container cannot be read."""
-        with self._explain_key():
-            return next((entry.key for entry in self.blobs.listing(self.options.prefix)), "")
+        return next((entry.key for entry in self.blobs.listing(self.options.prefix)), "")
 
     def has(self, prefix: str) -> bool:
-        with self._explain_key():
-            return self.blobs.size(prefix.rstrip("/") + WHOLE) is not None
+        """Return whether the folder *prefix* is complete."""
+        return self.blobs.size(prefix.rstrip("/") + WHOLE) is not None
 
     def empty(self, prefix: str) -> None:
         """Delete all blobs below *prefix*; first of all the mark that the folder is complete."""
-        with self._explain_key():
-            self.blobs.remove([prefix.rstrip("/") + WHOLE])
-            self.blobs.empty(prefix)
-
-    def folders(self, prefix: str) -> list[str]:
-        with self._explain_key():
-            return self.blobs.folders(prefix)
+        self.blobs.remove([prefix.rstrip("/") + WHOLE])
+        self.blobs.empty(prefix)
 
     def sizes(self, prefix: str) -> dict[str, int]:
         """Return the size of the blobs below *prefix* in bytes, by the first part of their names after it."""
         sizes: dict[str, int] = {}
-        with self._explain_key():
-            for blob in self.blobs.listing(prefix):
-                name = blob.key.removeprefix(prefix).partition("/")[0].removesuffix(WHOLE)
-                sizes[name] = sizes.get(name, 0) + blob.size
+        for blob in self.blobs.listing(prefix):
+            name = blob.key.removeprefix(prefix).partition("/")[0].removesuffix(WHOLE)
+            sizes[name] = sizes.get(name, 0) + blob.size
         return sizes
 
     def put_folder(self, prefix: str, bundle: Bundle, progress: Progress) -> None:
         """Upload each file of *bundle* below *prefix*, and then mark the folder as complete."""
         whole = sum(file.bytes for file in bundle.files)
-        with self._explain_key(), translated(f"upload {prefix}"):
+        with self._translated(f"upload {prefix}"):
             self._put(prefix, bundle, progress, whole)
             self.blobs.put(prefix.rstrip("/") + WHOLE, b"")
         progress(whole, whole)
