@@ -183,6 +183,23 @@ def test_a_name_that_no_object_can_have_is_published_under_none(name: str) -> No
     assert not store.holds(name)
 
 
+def test_a_refused_write_without_a_condition_is_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A compatible store may answer so. FileExistsError stands for a condition alone."""
+    import obstore
+
+    def refuse(*_: object, **__: object) -> None:
+        raise obstore.exceptions.AlreadyExistsError("it exists")
+
+    monkeypatch.setattr(obstore, "put", refuse)
+    store = ObjectStore(KubernetesOptions(store="s3://jobs/p"), KEYS)
+
+    with pytest.raises(NoAnswer, match="write key: it exists"):
+        store.put("key", b"")
+    assert not store.put_new("key", b"")
+
+
 def test_an_answer_to_head_without_a_body_is_a_refused_login() -> None:
     """S3 answers so to a token that has expired."""
     said = "Error performing HEAD http://s3/b/x in 5ms - Server returned non-2xx status code: 400 Bad Request: "
