@@ -108,6 +108,7 @@ def test_a_store_that_is_silent_for_a_moment_costs_the_first_node_nothing(
     first.begin(member.sees)
 
     assert (cast(Engine, first.engine).started, member.silent) == ([1], 0)
+    assert (first.env["RUNSPEC_LEADER"], first.env["RUNSPEC_NODES"]) == ("h1", "2")
 
 
 def test_a_node_without_the_first_nodes_address_asks_for_a_new_generation(
