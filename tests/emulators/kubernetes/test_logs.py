@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kubernetes.client import ApiException
 
 from runspec_emulators.kubernetes.nodes.logs import Log, Wanted, stamp
+from runspec_emulators.kubernetes.nodes.pod_files import PodFiles
 from tests.emulators.kubernetes.stand import Stand, until
 
 
@@ -25,6 +27,21 @@ def test_a_log_is_read_from_a_time(tmp_path: Path) -> None:
     log = filled(tmp_path, 10)
 
     assert b"".join(log.read(Wanted(since=b"1970-01-01T00:00:08"))) == b"line 8\nline 9\n"
+
+
+@pytest.mark.parametrize(("containers", "kept"), [(1, "a" * 4093 + "end"), (4, "a" * 3072)])
+def test_a_termination_message_is_the_end_of_its_file(
+    tmp_path: Path, containers: int, kept: str
+) -> None:
+    """Of that, all containers of a pod share 12 KiB: tail.ReadAtMost and normalizeStatus of the kubelet."""
+    container = {"name": "job", "terminationMessagePolicy": "File"}
+    volumes: Any = None
+    files = PodFiles({"spec": {"containers": [container] * containers}}, tmp_path, volumes)
+    file = tmp_path / "messages" / "job" / "termination-log"
+    file.parent.mkdir(parents=True)
+    file.write_text("a" * 5000 + "end")
+
+    assert files.message(container, 1, filled(tmp_path, 0)) == kept
 
 
 @pytest.mark.parametrize(("tail", "first"), [(0, None), (1, 99_999), (5, 99_995), (200_000, 0)])

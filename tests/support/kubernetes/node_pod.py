@@ -211,7 +211,7 @@ class Pod(threading.Thread):
 
     def _message(self, code: int) -> str:
         """Return what the container left: https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/"""
-        text: str = (self.folder / "container" / "end").read_text(errors="replace")[:MESSAGE_BYTES]
+        text: str = (self.folder / "container" / "end").read_text(errors="replace")[-MESSAGE_BYTES:]
         policy = self.container.get("terminationMessagePolicy")
         if not text and code != 0 and policy == "FallbackToLogsOnError":
             return self.log.last(LAST_LINES, LAST_BYTES)

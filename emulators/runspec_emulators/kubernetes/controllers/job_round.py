@@ -243,7 +243,8 @@ class Round:
         for pod in self._active():
             self._give_up(pod)
         if set_condition(self._status, "Suspended", "True", "JobSuspended", "Job suspended"):
-            # https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job, since 1.35
+            # MutableSchedulingDirectivesForSuspendedJobs, which is on since 1.36:
+            # https://kubernetes.io/docs/concepts/workloads/controllers/job/#suspending-a-job
             self._status.pop("startTime", None)
             self._say("Normal", "Suspended", "Job suspended")
         self._reload()

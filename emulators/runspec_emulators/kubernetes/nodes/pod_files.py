@@ -9,8 +9,9 @@ from runspec_emulators.kubernetes.nodes.logs import Log
 from runspec_emulators.kubernetes.nodes.volumes import Volumes
 from runspec_emulators.kubernetes.world import Object
 
-# "Will be truncated by the node if greater than 4096 bytes": Container.terminationMessagePath.
-MOST_MESSAGE = 4096
+# "The total message length across all containers will be limited to 12kb" and 4096 bytes of each: its end, by
+# ReadAtMost in pkg/util/tail/tail.go. https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
+MOST_MESSAGE, MOST_OF_POD = 4096, 12 * 1024
 FILES = {"configMap", "secret", "downwardAPI", "projected"}
 """Volumes that are mounted read-only: https://kubernetes.io/docs/concepts/storage/volumes/"""
 
@@ -54,9 +55,11 @@ class PodFiles:
         """
         content = b""
         with contextlib.suppress(FileNotFoundError):  # the pod was deleted meanwhile
-            content = self._message_file(container).read_bytes()[:MOST_MESSAGE]
+            content = self._message_file(container).read_bytes()[-MOST_MESSAGE:]
         policy = container["terminationMessagePolicy"]
         if not content and policy == "FallbackToLogsOnError" and code != 0:
             # "Limited to 2048 bytes or 80 lines, whichever is smaller": terminationMessagePolicy.
             return log.last(80, 2048)
-        return content.decode(errors="replace")
+        spec = self._pod["spec"]
+        count = len(spec["containers"]) + len(spec.get("initContainers") or ())
+        return content[: MOST_OF_POD // count].decode(errors="replace")
