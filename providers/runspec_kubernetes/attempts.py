@@ -40,11 +40,11 @@ class Pod(NamedTuple):
 
     @property
     def disrupted(self) -> bool:
-        """Whether the pod was evicted, preempted, or its node was lost.
+        """Whether the pod was evicted, preempted, or its node was lost, before it had succeeded.
 
         https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
         """
-        return reasons.is_true(self.body, "DisruptionTarget")
+        return reasons.is_true(self.body, "DisruptionTarget") and self.phase != "Succeeded"
 
     @property
     def lingers(self) -> str:

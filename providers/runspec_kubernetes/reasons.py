@@ -8,13 +8,16 @@ from typing import Any
 from runspec_kubernetes.job import CONTAINER
 
 Object = Mapping[str, Any]
-# https://kubernetes.io/docs/concepts/containers/images/#imagepullbackoff
+# https://kubernetes.io/docs/concepts/containers/images/#imagepullbackoff,
+# https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/images/types.go
 PULLING = (
     "ErrImagePull",
     "ImagePullBackOff",
     "ErrImageNeverPull",
     "InvalidImageName",
+    "ImageInspectError",
     "RegistryUnavailable",
+    "SignatureValidationFailed",
 )
 BROKEN = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 # https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
@@ -76,13 +79,9 @@ def pod_failure(body: Object) -> str:
     ended = container_state(body).get("terminated") or {}
     if ended.get("reason") == "OOMKilled":
         return "out of memory: the kernel killed it (OOMKilled); ask for more with cluster: {memory: ...}"
-    if status.get("reason") in (
-        "Evicted",
-        "NodeLost",
-        "Terminated",
-        "Preempting",
-        "UnexpectedAdmissionError",
-    ):
+    if status.get(
+        "reason"
+    ):  # the node has ended the pod, or rejected it: rejectPod in pkg/kubelet/kubelet.go
         return f"{status['reason']}: {status.get('message', '')}".rstrip(": ")
     if ended.get("exitCode") == 0:
         return "the job has ended with exit code 0, but not another container of its pod"

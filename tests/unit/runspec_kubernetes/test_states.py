@@ -14,6 +14,8 @@ from runspec_kubernetes.naming import CANCELLED
 from tests.unit.runspec_kubernetes.fake_cluster import RUN, Fakes
 from tests.unit.runspec_kubernetes.plans import make_spec
 
+COMPLETE = {"type": "Complete", "status": "True"}
+
 
 def test_a_run_that_has_failed_stays_failed_when_it_is_canceled() -> None:
     """https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/#JobStatus: no completionTime."""
@@ -104,6 +106,37 @@ def test_a_task_that_succeeds_while_max_failed_ends_the_job_has_succeeded() -> N
     nodes = fakes.client.state(RUN).nodes
 
     assert [(n.state, n.exit_code) for n in nodes] == [(State.FAILED, 3), (State.SUCCEEDED, 0)]
+
+
+def test_a_pod_that_its_node_rejects_says_why() -> None:
+    """It has no containers and no conditions: rejectPod in pkg/kubelet/kubelet.go."""
+    fakes = Fakes()
+    fakes.add_job(1)["status"] = {"failedIndexes": "0"}
+    said = "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu"
+    fakes.add_pod(0, "Failed")["status"] |= {"reason": "OutOfnvidia.com/gpu", "message": said}
+
+    (node,) = fakes.client.state(RUN).nodes
+
+    assert (node.state, node.exit_code) == (State.FAILED, None)
+    assert node.reason == f"OutOfnvidia.com/gpu: {said}"
+
+
+def test_a_task_that_succeeds_while_its_node_shuts_down_was_not_reclaimed() -> None:
+    """Its pod has the condition all the same: generateAPIPodStatus in pkg/kubelet/kubelet_pods.go."""
+    fakes = Fakes()
+    fakes.add_job(1)["status"] = {"completedIndexes": "0", "conditions": [COMPLETE]}
+    disrupted = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+    ended = {"exitCode": 0, "message": "0/1/0-0-program"}
+    fakes.add_pod(0, "Succeeded")["status"] |= {
+        "conditions": [disrupted],
+        "containerStatuses": [{"name": "job", "state": {"terminated": ended}}],
+    }
+
+    (node,) = fakes.client.state(RUN).nodes
+    (attempt,) = node.attempts
+
+    assert (node.state, attempt.exit_code) == (State.SUCCEEDED, 0)
+    assert (attempt.reclaimed, attempt.reason) == (False, "")
 
 
 def test_a_login_without_events_has_a_status() -> None:
