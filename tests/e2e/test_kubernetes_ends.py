@@ -58,7 +58,7 @@ NODES = {
 BELOW = {"LAST": "1", "AGENT": "pyz .*jo[b]"}  # how to find an agent that also copies its log
 # Each pod ends by itself: whether the second one has the code of the program, or was told to end, is a matter of time.
 OF_MPI = ("exit-0", "timeout", "cancel")
-OF_TORCH = ("exit-3", "signal-KILL", "timeout", "cancel")
+OF_TORCH = ("exit-3", "signal-KILL", "timeout", "agent", "cancel")
 # Pods see no folder of this machine but volumes.
 MARKED = {
     "mounts": [{"name": "told", "source": "shared://told", "target": "/job/told"}],

@@ -75,7 +75,7 @@ KINDS = {
     "kubernetes": {*WHOLE, *FULL, "service", "agent", *BEFALLS, "memory", "image"},
     "kubernetes-nodes": {*GANG, *FULL},
     "kubernetes-mpi": {"exit-0", "timeout", "cancel"},
-    "kubernetes-torchrun": TORCH_GANG - {"agent"},
+    "kubernetes-torchrun": TORCH_GANG,
     "kubernetes-spot": SPOT,
     "kubernetes-spot-nodes": SPOT_GANG,
     "kubernetes-elastic": {*TORCH, "node"},
@@ -213,7 +213,7 @@ DIFFERENT = {
     "elsewhere their torchrun may end by itself before, with 1": (
         "local slurm aws-batch azure-batch kubernetes",
         "-torchrun",
-        "exit-3 exit-75 signal-KILL",
+        "exit-3 exit-75 signal-KILL agent",
     ),
     "exit code of a cancelled task is 137": (
         "azure-batch",
