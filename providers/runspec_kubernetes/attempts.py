@@ -83,6 +83,25 @@ class Pod(NamedTuple):
         return seconds(self.terminated.get("finishedAt"))
 
 
+class Return(NamedTuple):
+    """A node that has come back, as an index beyond those of all nodes, after *before* attempts."""
+
+    place: int
+    node: int
+    before: int
+
+
+def renumber(pods: Mapping[int, list[Pod]], returns: Iterable[Return]) -> dict[int, list[Pod]]:
+    """Return the pods of each node, those of its earlier indexes first; *returns* are in order."""
+    merged = {index: list(of) for index, of in pods.items()}
+    for each in returns:
+        later = merged.pop(each.place, [])
+        moved = (pod._replace(place=each.node, attempt=pod.attempt + each.before) for pod in later)
+        if later:
+            merged.setdefault(each.node, []).extend(moved)
+    return merged
+
+
 def seconds(text: Any) -> float | None:
     """Return a time of the API in seconds since 1970.
 

@@ -284,7 +284,7 @@ class StoreClient(KubernetesClient):
     def release(
         self, run: str, away: Collection[Seat], back: Collection[Seat], submits: Submits
     ) -> Released:
-        return self.stops.release(run, away)
+        return self.stops.release(run, away, back)
 
     def reconcile(self, run: str) -> Sequence[str]:
         return [*super().reconcile(run), *self.stops.reconcile(run)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from runspec_jobs.provider.elastic_tasks import elastic_status
 from runspec_jobs.provider.node_ends import AWAY, NodeEnds
 from runspec_jobs.provider.types import blamed, tell_halted
 from runspec_kubernetes import attempts, reasons
-from runspec_kubernetes.attempts import Pod
+from runspec_kubernetes.attempts import Pod, Return
 from runspec_kubernetes.errors import Refused
 from runspec_kubernetes.naming import CANCELLED, QUEUE_LABEL, RUN_LABEL, collection
 from runspec_kubernetes.session import Session
@@ -67,6 +68,9 @@ class Runs:
         self._ends: dict[str, NodeEnds] = {}
         self._names: dict[str, set[str]] = {}  # of end records in pods, also in those that are gone
         self._pods: dict[str, tuple[float, dict[int, list[Pod]]]] = {}
+        self._returns: dict[
+            str, dict[str, Mapping[str, int]]
+        ] = {}  # by run, as they were announced
 
     def path(self, kind: str, name: str) -> str:
         return f"{collection(self.namespace, kind)}/{name}"
@@ -86,10 +90,46 @@ class Runs:
         if anew or known is None or now - known[0] > self.session.timing.fresh_s:
             selector = f"{RUN_LABEL}={run}"
             listed = self.session.listed(collection(self.namespace, "pods"), labelSelector=selector)
-            known = self._pods[run] = (now, attempts.sorted_pods(listed))
-            names = (name for of in known[1].values() for name in attempts.end_names(of))
+            by_index = attempts.sorted_pods(listed)
+            names = (name for of in by_index.values() for name in attempts.end_names(of))
             self._names.setdefault(run, set()).update(names)
+            known = self._pods[run] = (now, self._by_node(run, by_index))
         return known[1]
+
+    def _by_node(self, run: str, pods: dict[int, list[Pod]]) -> dict[int, list[Pod]]:
+        """Return *pods* by node, also of nodes that have come back as other indexes."""
+        record = self.record(run) or {}
+        if not record.get("elastic") or max(pods, default=0) < _count_nodes(record):
+            return pods
+        nodes = attempts.renumber(pods, self.returns(run))
+        return {node: of for node, of in nodes.items() if node < _count_nodes(record)}
+
+    def returns(self, run: str) -> list[Return]:
+        """Return the nodes of an elastic run that have come back, in the order of their indexes.
+
+        Two machines may have announced the same node at once: then the index counts that its agent has claimed.
+        """
+        if self.store is None:
+            return []
+        base, known = f"runs/{run}/returned/", self._returns.setdefault(run, {})
+        names = set(self.kept.names(run, "returned/"))
+        new = [name for name in names if name.isdigit() and name not in known]
+        contents = self.store.read_all([base + name for name in new])
+        known |= {n: json.loads(text) for n, text in zip(new, contents, strict=True) if text}
+        same: dict[tuple[int, int], list[int]] = {}
+        for name, said in known.items():
+            same.setdefault((said["node"], said["before"]), []).append(int(name))
+        chosen = []
+        for (node, before), indexes in same.items():
+            claim = f"{node}-{before}.claim"
+            held = self.store.read(base + claim) if len(indexes) > 1 and claim in names else None
+            chosen.append(Return(int(held or min(indexes)), node, before))
+        return sorted(chosen)
+
+    def newest(self, run: str, record: Mapping[str, Any]) -> dict[int, int]:
+        """Return the newest index of each node."""
+        own = {node: node for node in range(_count_nodes(record))}
+        return own | {each.node: each.place for each in self.returns(run)}
 
     def ends(self, run: str, record: Mapping[str, Any]) -> NodeEnds:
         """Return the end records of *run*, from its pods and from the store."""
@@ -153,7 +193,8 @@ class Runs:
         pods: Mapping[int, list[Pod]],
         state: State,
     ) -> tuple[NodeStatus, ...]:
-        count = int(job["spec"].get("completions") or 1)
+        completions = int(job["spec"].get("completions") or 1)
+        count = _count_nodes(record) if record.get("elastic") else completions
         if count > SHOWN and not state.terminal:
             return ()
         if state.terminal:
@@ -165,12 +206,23 @@ class Runs:
             ends.look([(*divmod(index, per_task), 1) for index in range(count)])
         # Whether a cancel or max_failed ends all that has neither succeeded nor failed.
         ending = state.terminal or bool(is_cancelled(job)) or reasons.is_true(job, "FailureTarget")
-        done = indexes_of(job.get("status", {}).get("completedIndexes", ""))
-        failed = indexes_of(job.get("status", {}).get("failedIndexes", ""))
+        done, failed = over_indexes(job)
+        newest: Mapping[int, int] = {}
+        if record.get("elastic") and (done or failed):  # no other node has come back
+            newest = self.newest(run, record)
+            done = frozenset(node for node, index in newest.items() if index in done)
+            failed = frozenset(node for node, index in newest.items() if index in failed)
         nodes = [
             self._node(index, per_task, pods.get(index, []), ends, state, ending, done, failed)
             for index in range(count)
         ]
+        if state.terminal:  # also for nodes that were to come back when the Job ended
+            nodes = [
+                n._replace(state=State.CANCELLED, reason=CANCEL, exit_code=None)
+                if newest.get(n.task * per_task + n.rank, 0) >= completions
+                else n
+                for n in nodes
+            ]
         if record.get("elastic") and any(node.state.terminal for node in nodes):
             away = self.released(run)
             nodes = [
@@ -346,6 +398,18 @@ def _ended(job: Object, state: State, nodes: tuple[NodeStatus, ...]) -> Status:
     if nodes and all(node.state is State.CANCELLED for node in nodes):
         return Status(State.CANCELLED, "", None, nodes)
     return Status(State.SUCCEEDED, "", 0, nodes)
+
+
+def over_indexes(job: Object) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the indexes of a Job that have succeeded, and those that have failed."""
+    status = job.get("status", {})
+    names = ("completedIndexes", "failedIndexes")
+    done, failed = (indexes_of(status.get(name, "")) for name in names)
+    return done, failed
+
+
+def _count_nodes(record: Mapping[str, Any]) -> int:
+    return int(record.get("count") or 1) * int(record["nodes"])
 
 
 def indexes_of(text: str) -> frozenset[int]:

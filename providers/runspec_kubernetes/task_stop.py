@@ -8,19 +8,34 @@ https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-garbage-co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from runspec_jobs.provider import Conflict, Released, Seat, State
 from runspec_kubernetes import lookup, reasons
 from runspec_kubernetes.attempts import Pod
 from runspec_kubernetes.errors import Refused
-from runspec_kubernetes.naming import ending
+from runspec_kubernetes.naming import QUEUE_LABEL, ending
 from runspec_kubernetes.session import MERGE
-from runspec_kubernetes.status import NOT_NEEDED, Object, Runs, indexes_of, state_of
+from runspec_kubernetes.status import (
+    NOT_NEEDED,
+    Object,
+    Runs,
+    is_cancelled,
+    over_indexes,
+    state_of,
+)
+from runspec_kubernetes.store_layout import agent_name
 from runspec_objects.store import Store
 
-NEVER_BACK = "nodes that have left cannot come back on Kubernetes, which starts no index again that succeeded"
+STRANGER = (
+    "another version of runspec has started this run: its nodes that have left cannot come back"
+)
+FIXED = "nodes that have left cannot come back {}: the Job cannot get more indexes"
+TRIES = 5  # while others change the Job at the same moment
+END = re.compile(r"(\d+)/(\d+)-.*")
 
 
 class Stops:
@@ -64,22 +79,82 @@ class Stops:
             action=f"change the Job {run}",
         )
 
-    def release(self, run: str, away: Collection[Seat]) -> Released:
-        """Have the nodes *away* leave: one that runs ends by itself with 0, which its Job does not repeat."""
+    def release(self, run: str, away: Collection[Seat], back: Collection[Seat]) -> Released:
+        """Have the nodes *away* leave, and those of *back* come back once their indexes are over.
+
+        A node that runs ends by itself with 0, which its Job does not repeat.
+        """
         record, job = self.runs.record(run), self.runs.job(run)
         if record is None or job is None:
-            return Released((), (), NEVER_BACK)
+            return Released((), ())
         per_task, gone = int(record["nodes"]), self.runs.released(run)
+        newest, most = self.runs.newest(run, record), int(job["spec"]["completions"])
+        awaited = {divmod(node, per_task) for node, index in newest.items() if index >= most}
+        if not away and not back:
+            return Released(gone | awaited, set(), _never_back(job))
         for task, rank in sorted(set(away) - gone):
             self.files.put_new(f"runs/{run}/released/{task * per_task + rank}", b"")
-        if away:
-            self._end_waiting(run, lambda seat: seat in away, per_task)
-        status = job.get("status", {})
-        ended = indexes_of(status.get("completedIndexes", ""))
-        ended |= indexes_of(status.get("failedIndexes", ""))
-        over = state_of(job, {}).terminal
-        leaving = [seat for seat in away if not over and seat[0] * per_task + seat[1] not in ended]
-        return Released(gone | set(away), leaving, NEVER_BACK)
+        going = {*away, *(gone & set(back))}
+        if going:
+            self._end_waiting(run, lambda seat: seat in going, per_task)
+        done, failed = over_indexes(job)
+        over = {divmod(node, per_task) for node, index in newest.items() if index in done | failed}
+        ended = state_of(job, {}).terminal
+        leaving = set() if ended else going - over - awaited
+        if ended or self.runs.elastic_end(run, record) is not None:
+            return Released(gone | set(away), leaving)
+        come = (set(back) - set(away) - leaving) & (gone | awaited)
+        self._bring_back(run, record, come, awaited)
+        return Released((gone | set(away)) - come, leaving)
+
+    def _bring_back(
+        self, run: str, record: Mapping[str, Any], come: set[Seat], awaited: set[Seat]
+    ) -> None:
+        """Have the Job run an index more for each node that comes back.
+
+        An index is announced before the record of the release is deleted, and asked for after it: so the node never
+        starts while there is one, and an interrupted call can be continued.
+        """
+        for task, rank in sorted(come):
+            node = task * int(record["nodes"]) + rank
+            if (task, rank) not in awaited:
+                self._announce(run, record, node, self._attempts(run, node, task, rank))
+            self.files.remove([f"runs/{run}/released/{node}"])
+        if come:
+            self._grow(run, 1 + max(each.place for each in self.runs.returns(run)))
+
+    def _announce(self, run: str, record: Mapping[str, Any], node: int, before: int) -> None:
+        """Take the next index that no node has, for *node* with *before* attempts."""
+        text = json.dumps({"node": node, "before": before}).encode()
+        taken = self.runs.kept.numbers(run, "returned/")
+        index = max([*taken, int(record["count"]) * int(record["nodes"]) - 1]) + 1
+        while not self.files.put_new(f"runs/{run}/returned/{index}", text):
+            index += 1
+
+    def _attempts(self, run: str, node: int, task: int, rank: int) -> int:
+        """Return the number of the last attempt of a node, of which its pod or its end record is there."""
+        pods = self.runs.pods(run).get(node, ())
+        names = map(END.fullmatch, self.runs.kept.names(run, f"ends/{task}/"))
+        ends = [int(name[1]) for name in names if name and int(name[2]) == rank]
+        return max([*(pod.attempt for pod in pods), *ends], default=0)
+
+    def _grow(self, run: str, indexes: int) -> None:
+        """Have the Job of a run that goes on have so many *indexes*, if it has fewer.
+
+        https://kubernetes.io/docs/concepts/workloads/controllers/job/#elastic-indexed-jobs
+        """
+        for left in reversed(range(TRIES)):
+            job = self.runs.job(run)
+            if job is None or is_cancelled(job) or int(job["spec"]["completions"]) >= indexes:
+                return
+            version = {"resourceVersion": job["metadata"].get("resourceVersion")}
+            spec = {"completions": indexes, "parallelism": indexes}
+            try:
+                self._change(run, job, {"metadata": version, "spec": spec})
+                return
+            except Conflict:  # it has changed, or was cancelled
+                if not left:
+                    raise
 
     def reconcile(self, run: str) -> Sequence[str]:
         """Delete pods of tasks that `max_failed` ends, and end an elastic job that is over and waits for machines."""
@@ -126,6 +201,19 @@ def _delete(runs: Runs, pods: Iterable[Pod]) -> None:
         except (Conflict, Refused) as exc:  # it was replaced, or is gone
             if isinstance(exc, Refused) and exc.code != 404:
                 raise
+
+
+def _never_back(job: Object) -> str:
+    """Return why nodes of a Job cannot come back, or an empty string."""
+    spec, pod = job["spec"], job["spec"].get("template", {}).get("spec", {})
+    agents = [volume.get("configMap", {}).get("name") for volume in pod.get("volumes", ())]
+    if agent_name() not in agents:
+        return STRANGER
+    if QUEUE_LABEL in (job["metadata"].get("labels") or {}):
+        return FIXED.format("in a queue of Kueue")
+    # https://kubernetes.io/docs/concepts/workloads/controllers/job/#elastic-indexed-jobs
+    grows = spec.get("completions") == spec.get("parallelism")
+    return "" if grows else FIXED.format("with max_parallel")
 
 
 def _waits(pod: Pod) -> bool:

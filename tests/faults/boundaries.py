@@ -23,11 +23,12 @@ import signal
 import sys
 import zlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 POLLED = ("state", "find", "settled", "cancel")
-CALLS = ("call", "stage", *POLLED)
+CALLS = ("call", "stage", "release", *POLLED)
 THEN = ", then "  # between the labels of a step and of a later one
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 # Audit events that are steps, with the places of their paths. https://docs.python.org/3/library/audit_events.html
@@ -232,12 +233,12 @@ class Boundaries:
 
     def watch(self, client: type) -> None:
         """Count what *client* is asked, before and after."""
-        for name in CALLS:
+        for name in filter(partial(hasattr, client), CALLS):
             setattr(client, name, self._counted(name, getattr(client, name)))
 
     def _counted(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(real)
-        def counted(client: Any, asked: Any, *more: Any) -> Any:
+        def counted(client: Any, asked: Any, *more: Any, **named: Any) -> Any:
             words = (
                 f"{name} {getattr(asked, 'operation', None) or getattr(asked, 'id', '')}".strip()
             )
@@ -246,7 +247,7 @@ class Boundaries:
             self.muted += polled
             try:
                 self.step("call", words)
-                answer = real(client, asked, *more)
+                answer = real(client, asked, *more, **named)
                 self.step("called", words)
             finally:
                 self.muted -= polled

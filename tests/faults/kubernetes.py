@@ -53,7 +53,7 @@ class KubernetesCloud(Cloud):
         "POST secrets": ("call create",),
         "POST services": ("call create",),
         "POST jobs": ("call create",),
-        "PATCH jobs/*": ("cancel",),
+        "PATCH jobs/*": ("cancel", "release"),
         "DELETE jobs/*": ("call delete",),
         "DELETE secrets/*": ("call delete",),
         "DELETE services/*": ("call delete",),

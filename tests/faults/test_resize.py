@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
@@ -23,6 +24,7 @@ from tests.faults.cells import spread
 from tests.faults.chosen import asked_first, changes, spaced
 from tests.faults.cloud import Cloud, New
 from tests.faults.conftest import drivers
+from tests.faults.kubernetes import KubernetesCloud
 from tests.faults.shapes import ELASTIC
 from tests.faults.slurm import SlurmCloud, slurm
 from tests.faults.struck import Traced, excused, located
@@ -104,7 +106,7 @@ def paid(world: World) -> int:
     """Return how many nodes the service has a machine for, or looks for one."""
     if isinstance(world, AwsCloud):
         return sum(bool({":", "_"} & {*job["id"], *job["name"]}) for job in world.alive())
-    if isinstance(world, AzureCloud):
+    if isinstance(world, AzureCloud | KubernetesCloud):
         return len(world.alive())
     if isinstance(world, SlurmCloud):
         assert world.cluster is not None
@@ -125,10 +127,15 @@ def paid(world: World) -> int:
     return 1
 
 
+def beside_truth(world: World, name: str) -> Path:
+    """Give a file that jobs see, which may be in a folder of their own."""
+    return (world.folder / "truth").resolve().with_name(name)
+
+
 def lost(world: World) -> Iterator[str]:
     """Give the steps of the first node that were done again, or left out."""
     last = 0
-    for line in (world.folder / "truth.steps").read_text().splitlines():
+    for line in beside_truth(world, "truth.steps").read_text().splitlines():
         rank, what, _, step = line.split()
         if rank != "0":
             continue
@@ -138,7 +145,7 @@ def lost(world: World) -> Iterator[str]:
 
 
 def end(world: World) -> Iterator[str]:
-    (world.folder / "truth.go").touch()
+    beside_truth(world, "truth.go").touch()
     await_that(lambda: world.runs()[0]["state"] not in ("running", "waiting"), "the end")
     yield from lost(world)
 
@@ -231,6 +238,12 @@ def test_on_aws_batch_it_is_as_if_nothing_had_happened(
     wide_pool: list[Driver], region: New
 ) -> None:
     assert wrong_with(wide_pool, region, FAULT) == {}
+
+
+def test_on_kubernetes_it_is_as_if_nothing_had_happened(
+    kubernetes_pool: list[Driver], cluster: New
+) -> None:
+    assert wrong_with(kubernetes_pool, cluster, FAULT) == {}
 
 
 def test_on_slurm_it_is_as_if_nothing_had_happened(

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from runspec_jobs.load import registry
 from runspec_kubernetes import timing
-from runspec_kubernetes.client import KubernetesClient
+from runspec_kubernetes.client import StoreClient
 from runspec_objects import object_store
 from tests.faults.boundaries import Boundaries
 from tests.faults.wire_aws import S3
@@ -75,7 +75,7 @@ def installed(steps: Boundaries, at: int | None, fault: str | None) -> None:
     """Count the requests of this process; number *at*, from 1, goes wrong as *fault* says."""
     answer_s = HANG_S if fault == "hang after" else timing.DEFAULT.answer_s
     timing.DEFAULT = timing.Timing(poll_s=0.2, fresh_s=0.2, answer_s=answer_s)
-    steps.watch(KubernetesClient)
+    steps.watch(StoreClient)
     if fault == "hang after":
         object_store.TIMEOUT_S = HANG_S
     install(KUBERNETES, CountedRequests(steps, at, fault))

@@ -1,6 +1,7 @@
 """The identity of a job within its run, read from the variables of the service."""
 
-from typing import Any, Dict, Mapping, MutableMapping, NamedTuple, Sequence
+import json
+from typing import Any, Callable, Dict, Mapping, MutableMapping, NamedTuple, Optional, Sequence
 
 
 class TaskIdentity(NamedTuple):
@@ -39,6 +40,35 @@ def place(env: Mapping[str, str], record: Mapping[str, Any]) -> TaskIdentity:
         index, rank = divmod(index, record["nodes"])
     attempt = int(env.get("RUNSPEC_ATTEMPT", "1")) + int(env.get("RUNSPEC_ATTEMPTS_BEFORE", "0"))
     return TaskIdentity(job, index, rank, attempt)
+
+
+def resume_node(
+    env: MutableMapping[str, str],
+    record: Mapping[str, Any],
+    read: Callable[[str], Optional[bytes]],
+) -> bool:
+    """Give this job the place of the node that has come back as it; return whether there is one.
+
+    An index beyond those of all nodes is for the node that `returned/INDEX` names, with its earlier attempts. *read*
+    returns the content of a path below the run, or None.
+    """
+    count = record["elastic"]["max"]
+    for _, among in record["sweep"]:
+        count *= len(among)
+    index = int(env.get("RUNSPEC_INDEX") or "0")
+    if index < count:
+        return True
+    content = read("returned/{}".format(index))
+    if content is None:
+        return False
+    of = json.loads(content.decode("utf-8"))
+    env.update(
+        RUNSPEC_INDEX=str(of["node"]),
+        RUNSPEC_ATTEMPTS_BEFORE=str(of["before"]),
+        RUNSPEC_JOB=str(index),
+        RUNSPEC_CLAIM="returned/{}-{}.claim".format(of["node"], of["before"]),
+    )
+    return True
 
 
 def seat(of: TaskIdentity, record: Mapping[str, Any]) -> TaskIdentity:

@@ -8,7 +8,7 @@ from runspec_agent import extensions
 from runspec_agent.base import boot_folder, end_causes, process
 from runspec_agent.base.job_env import LOST, STOPPED, Failure, NoSpace
 from runspec_agent.base.process import Signals
-from runspec_agent.base.task_identity import rename, restore_path
+from runspec_agent.base.task_identity import rename, restore_path, resume_node
 from runspec_agent.job import agent_watch
 from runspec_agent.job.agent import RUN_PREFIX, Agent, print_line
 from runspec_agent.job.agent_watch import Watch
@@ -45,6 +45,11 @@ def _main(argv: List[str]) -> int:
     at = RUN_PREFIX.format(env["RUNSPEC_RUN"])
     with Signals() as signals:  # process 1 of a container gets no signal that it does not handle
         record = attempts.read_record(bucket, at)
+        if record.get("elastic") and not resume_node(
+            env, record, lambda path: bucket.get(at + path)
+        ):
+            print_line("no node has this index, leaving")
+            return 0
         if not record.get("ends"):  # another process watches over this one
             return _run(Agent(bucket, env, crew, record), command, signals)
 

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from runspec_jobs.provider import Conflict, State
+from runspec_jobs.provider import Conflict, Released, State
 from runspec_kubernetes.naming import CANCELLED, QUEUE_LABEL
-from runspec_kubernetes.task_stop import NEVER_BACK
+from runspec_kubernetes.store_layout import agent_name
+from runspec_kubernetes.task_stop import FIXED, STRANGER
 from tests.unit.runspec_kubernetes.fake_cluster import RUN, Fakes
 
+VOLUMES = [{"name": "agent", "configMap": {"name": agent_name()}}]
+SPEC = {"parallelism": 3, "template": {"spec": {"volumes": VOLUMES}}}
 ELASTIC = {"nodes": 3, "count": 1, "sweep": [], "elastic": {"min": 1, "max": 3}}
 STATE = {"format": "runspec.elastic/v1", "phase": "done", "code": 0, "why": ""}
 
@@ -68,9 +71,9 @@ def test_stop_does_nothing_for_a_job_that_has_ended() -> None:
     assert not any("/stop/" in key for key in fakes.store)
 
 
-def test_released_nodes_leave_for_good() -> None:
+def test_released_nodes_leave_and_come_back_as_other_indexes() -> None:
     fakes = Fakes(**ELASTIC)
-    job = fakes.add_job(3)
+    job = fakes.add_job(3, **SPEC)
     fakes.add_pod(0, "Running")
     fakes.add_pod(1, "Pending")
     fakes.add_pod(2, "Running")
@@ -84,10 +87,117 @@ def test_released_nodes_leave_for_good() -> None:
         f"runs/{RUN}/released/1",
         f"runs/{RUN}/released/2",
     }
-    assert first == ({(0, 1), (0, 2)}, [(0, 1), (0, 2)], NEVER_BACK)
-    assert second == ({(0, 1), (0, 2)}, [], NEVER_BACK)
-    assert known == ({(0, 1), (0, 2)}, [], NEVER_BACK)
+    assert first == ({(0, 1), (0, 2)}, {(0, 1), (0, 2)}, "")
+    assert second == known == ({(0, 1), (0, 2)}, set(), "")
     assert [sent[0] for sent in fakes.cluster.sent] == ["DELETE"]
+
+
+def released(*nodes: int) -> Fakes:
+    """Return a run of three nodes of which *nodes* were released, and have left after an attempt each."""
+    fakes = Fakes(**ELASTIC)
+    job = fakes.add_job(3, **SPEC)
+    for node in range(3):
+        fakes.add_pod(node, "Succeeded" if node in nodes else "Running")
+    for node in nodes:
+        fakes.store[f"runs/{RUN}/released/{node}"] = b""
+        fakes.store[f"runs/{RUN}/ends/0/1/{node}-143-released"] = b""
+    job["status"] = {"completedIndexes": ",".join(map(str, nodes))}
+    return fakes
+
+
+def come(fakes: Fakes, *nodes: int) -> Released:
+    return fakes.client.release(RUN, [], [(0, node) for node in nodes], lambda operation: ())
+
+
+def test_a_node_that_comes_back_is_one_more_index_of_the_job() -> None:
+    fakes = released(1, 2)
+
+    assert come(fakes, 2) == ({(0, 1)}, set(), "")
+    assert come(fakes, 2) == ({(0, 1)}, set(), "")
+
+    ((_, _, patch),) = fakes.cluster.sent
+    assert patch["spec"] == {"completions": 4, "parallelism": 4}
+    assert json.loads(fakes.store[f"runs/{RUN}/returned/3"]) == {"node": 2, "before": 1}
+    assert f"runs/{RUN}/released/2" not in fakes.store
+    waits = fakes.client.state(RUN).nodes[2]
+    assert (waits.state, len(waits.attempts)) == (State.WAITING, 1)
+    fakes.add_pod(3, "Running")
+    node = fakes.client.state(RUN).nodes[2]
+    assert (node.state, node.attempt, len(node.attempts)) == (State.RUNNING, 2, 1)
+    assert len(fakes.client.state(RUN).nodes) == 3
+
+
+def test_a_command_that_was_killed_between_its_requests_is_continued_elsewhere() -> None:
+    fakes = released(1)
+    fakes.store[f"runs/{RUN}/returned/3"] = b'{"node": 1, "before": 1}'
+    fakes.store.remove([f"runs/{RUN}/released/1"])
+
+    known = fakes.client.release(RUN, [], [], lambda operation: ())
+    come(fakes, 1)
+
+    assert known == ({(0, 1)}, set(), "")
+    assert [key for key in fakes.store if "/returned/" in key] == [f"runs/{RUN}/returned/3"]
+    assert [body["spec"]["completions"] for _, _, body in fakes.cluster.sent] == [4]
+
+
+def test_of_two_indexes_that_two_machines_have_announced_the_claimed_one_counts() -> None:
+    fakes = released(1)
+    for index in (3, 4):
+        fakes.store[f"runs/{RUN}/returned/{index}"] = b'{"node": 1, "before": 1}'
+    fakes.store[f"runs/{RUN}/returned/1-1.claim"] = b"4"
+
+    come(fakes, 1)
+    fakes.add_pod(3, "Succeeded")
+    fakes.add_pod(4, "Running")
+
+    assert [node.state for node in fakes.client.state(RUN).nodes] == [State.RUNNING] * 3
+
+
+def test_a_node_leaves_again_and_comes_back_again() -> None:
+    fakes = released(1)
+    come(fakes, 1)
+    fakes.add_pod(3, "Succeeded")
+    job = fakes.client.runs.job(RUN)
+    assert job is not None
+
+    left = fakes.client.release(RUN, [(0, 1)], [], lambda operation: ())
+    job["status"] = {"completedIndexes": "1,3"}
+    fakes.client.runs.pods(RUN, anew=True)
+    come(fakes, 1)
+
+    assert left.leaving == {(0, 1)}
+    assert json.loads(fakes.store[f"runs/{RUN}/returned/4"]) == {"node": 1, "before": 2}
+
+
+def test_a_job_that_was_cancelled_or_changed_meanwhile_gets_no_index() -> None:
+    fakes = released(1)
+    fakes.cluster.refuses["PATCH"] = Conflict("the object has been modified")
+    with pytest.raises(Conflict):
+        come(fakes, 1)
+
+    del fakes.cluster.refuses["PATCH"]
+    fakes.client.cancel(RUN)
+    come(fakes, 1)
+
+    job = fakes.client.runs.job(RUN)
+    assert job is not None and job["spec"]["completions"] == 3
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec", "why"),
+    [
+        ({QUEUE_LABEL: "q"}, {}, FIXED.format("in a queue of Kueue")),
+        ({}, {"parallelism": 2}, FIXED.format("with max_parallel")),
+        ({}, {"template": {}}, STRANGER),
+    ],
+)
+def test_nodes_of_a_job_that_cannot_grow_do_not_come_back(
+    labels: dict[str, str], spec: dict[str, Any], why: str
+) -> None:
+    fakes = Fakes(**ELASTIC)
+    fakes.add_job(3, **{**SPEC, **spec})["metadata"]["labels"] |= labels
+
+    assert fakes.client.release(RUN, [], [], lambda operation: ()).never_back == why
 
 
 def test_an_elastic_job_that_is_over_does_not_wait_for_machines() -> None:

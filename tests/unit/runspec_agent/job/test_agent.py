@@ -25,7 +25,14 @@ from hypothesis import given, settings, strategies as st
 
 from runspec_agent.base import end_causes, program_hooks
 from runspec_agent.base.job_env import LOST, STOPPED, Failure
-from runspec_agent.base.task_identity import TaskIdentity, place, rename, values, variable
+from runspec_agent.base.task_identity import (
+    TaskIdentity,
+    place,
+    rename,
+    resume_node,
+    values,
+    variable,
+)
 from runspec_agent.job.agent import Agent
 from runspec_agent.retry import attempts
 from runspec_agent.retry.failure_count import AGAIN
@@ -96,6 +103,24 @@ def test_a_job_knows_its_place(
 ) -> None:
     """All that belong together have the id that the claim is by."""
     assert place(env, {**RECORD, **record}) == found
+
+
+@pytest.mark.parametrize(("index", "there"), [("5", True), ("6", True), ("7", False)])
+def test_an_index_beyond_those_of_all_nodes_is_a_node_that_has_come_back(
+    index: str, there: bool
+) -> None:
+    """Of two tasks of three nodes, the fifth node is back after two attempts."""
+    record = {"nodes": 3, "shape": "array", "elastic": {"max": 3}, "sweep": [["a", ["1", "2"]]]}
+    env = {"RUNSPEC_JOB": "j", "RUNSPEC_INDEX": index, "RUNSPEC_ATTEMPT": "1"}
+    returned = {"returned/6": b'{"node": 4, "before": 2}'}
+
+    assert resume_node(env, record, returned.get) is there
+
+    if index == "6":
+        assert place(env, {**RECORD, **record}) == TaskIdentity("6", 1, 1, 3)
+        assert env["RUNSPEC_CLAIM"] == "returned/4-2.claim"
+    else:
+        assert "RUNSPEC_CLAIM" not in env
 
 
 def test_variables_get_the_names_of_the_contract() -> None:
