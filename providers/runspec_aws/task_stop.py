@@ -13,7 +13,7 @@ from runspec_aws.status.nodes import Place, index
 from runspec_aws.status.poll import Job, has_ended
 from runspec_aws.status.returns import AWAITED
 from runspec_aws.store.layout import AGENT_SHA256
-from runspec_jobs.provider import Released, Request, Response, Seat, State, Submits
+from runspec_jobs.provider import Released, Request, Response, Seat, Submits
 from runspec_jobs.provider.node_ends import AWAY
 
 NEVER_BACK = (
@@ -132,7 +132,7 @@ class Releases:
             files.remove(files.key("runs", run, "released", str(node)))
             before = len(known[place.job].get("attempts", ()))
             (new if is_new else old).append(Announced(node, number, before))
-        if (new or old) and self._is_cancelled(run):
+        if (new or old) and self.jobs.returns.is_cancelled(run):
             self.jobs.end(run)
             return stuck
         for job in (*new, *self._missing(run, record, old)):
@@ -149,14 +149,6 @@ class Releases:
         # After a lost reply, a second job of the name of the last one may be there, and not be shown yet.
         over = last.claimed or self.jobs.returns.fence(run, node, last.number)
         return last.number + 1 if over else None
-
-    def _is_cancelled(self, run: str) -> bool:
-        """Return whether the run was cancelled, perhaps before its jobs were announced, by another machine."""
-        job = self.jobs.job(run)
-        if job is None:
-            return False
-        now = self.jobs.poller.describe([job["jobId"]], anew=True).get(job["jobId"], job)
-        return self.jobs.state_of(now) is State.CANCELLED
 
     def _missing(
         self, run: str, record: Mapping[str, Any], announced: Sequence[Announced]

@@ -214,6 +214,8 @@ class Jobs:
         end = self.elastic_end(run, record, job)
         if state.terminal and self.returns.of(run):
             state = nodes.joint_state(state, listed)
+            if state is State.FAILED and end is None and self.returns.is_cancelled(run):
+                state = State.CANCELLED
         if end is not None and state.terminal and state is not State.CANCELLED:
             return elastic_status(end, listed)
         if not state.terminal or self._stopping(job, listed):
@@ -323,10 +325,12 @@ class Jobs:
         self.files.put_new(b"cancelled", "runs", run, "claim")
         ids = {job["jobId"] for job in self.listed(run)} | {self._ids.get(run, "")} - {""}
         if record.get("elastic"):
+            self.returns.cancel(run)  # before the look: another machine may announce a job just now
             ids |= self.look_at_returns(run, record, every=True)
             self.returns.call_off(run)
         jobs = self.poller.describe(ids).values()
         self.terminate([job["jobId"] for job in jobs if not self.state_of(job).terminal], CANCELLED)
+        self.returns.fence_all(run)  # a second job of a name may not be shown yet
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
         """Terminate the children of *tasks*, each once; AWS Batch does not retry terminated jobs.

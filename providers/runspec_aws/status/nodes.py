@@ -139,9 +139,9 @@ def joint_state(first: State, listed: Sequence[NodeStatus]) -> State:
     states = {node.state for node in listed if node.reason != AWAY}
     if any(not state.terminal for state in states):
         return State.WAITING
-    if first is State.CANCELLED or State.CANCELLED in states:
+    if first is State.CANCELLED:
         return State.CANCELLED
-    return State.FAILED if State.FAILED in states else State.SUCCEEDED
+    return State.SUCCEEDED if states <= {State.SUCCEEDED} else State.FAILED
 
 
 def stopped(node: NodeStatus) -> NodeStatus:

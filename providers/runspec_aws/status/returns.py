@@ -134,6 +134,19 @@ class Returns:
         is_new = self.files.put_new(NOBODY.encode(), *claim)
         return is_new or self.files.read(*claim) == NOBODY.encode()
 
+    def fence_all(self, run: str) -> None:
+        """Have no job run for any return that none has claimed."""
+        for each in self.of(run):
+            if not each.claimed:
+                self.fence(run, each.node, each.number)
+
+    def cancel(self, run: str) -> None:
+        """Have no node of *run* come back any more: what announces a job looks for this before it submits it."""
+        self.files.put_new(b"", *_cancellation(run))
+
+    def is_cancelled(self, run: str) -> bool:
+        return self.files.read(*_cancellation(run)) is not None
+
     def call_off(self, run: str, nodes: Collection[int] | None = None) -> None:
         """Have no job run for the returns that wait for one, of *nodes* or of all."""
         for each in self.of(run):
@@ -157,6 +170,10 @@ class Returns:
 
 def _claim(run: str, node: int, number: int) -> tuple[str, ...]:
     return ("runs", run, "returned", f"{mark(node, number)}.claim")
+
+
+def _cancellation(run: str) -> tuple[str, ...]:
+    return ("runs", run, "returned", "cancelled")
 
 
 def _seated(place: Place, returns: Sequence[Return]) -> Place:

@@ -1,0 +1,75 @@
+"""How elastic runs end of which nodes have come back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runspec_aws.status import jobs
+from runspec_aws.status.nodes import CANCELLED
+from runspec_jobs.provider import State
+from runspec_jobs.provider.elastic_tasks import NOT_NEEDED
+from tests.support.aws.elastic_pair import RUN, Pair, pair as pair
+from tests.support.aws.moto_account import moto_account
+from tests.support.aws.specs import spec
+
+
+@pytest.mark.parametrize("submitted", [True, False])
+def test_a_run_succeeds_while_a_node_that_comes_back_waits_for_a_machine(
+    pair: Pair, submitted: bool
+) -> None:
+    if submitted:
+        pair.account.jobs[pair.come()].status = "RUNNABLE"
+    else:
+        pair.client.files.put_new(b"", "runs", RUN, "returned", "1-1")
+        pair.client.files.remove(pair.client.files.key("runs", RUN, "released", "1"))
+    pair.finish()
+    assert pair.new_client().state(RUN).state is State.WAITING
+
+    pair.new_client().reconcile(RUN)
+    for job in pair.own().values():
+        job.status, job.job_stopped_reason = "FAILED", NOT_NEEDED
+
+    found = pair.new_client().state(RUN)
+    assert (found.state, found.exit_code, found.nodes[1].reason) == (State.SUCCEEDED, 0, NOT_NEEDED)
+
+
+def test_a_sweep_with_a_stopped_task_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "MOST_ENDED", 1)  # moto has no TerminateJobs
+    fields: dict[str, Any] = {"cluster": {"nodes": {"min": 1, "max": 2}}, "sweep": {"rate": [1, 2]}}
+    with moto_account(monkeypatch) as account:
+        pair = Pair(account, spec(**fields))
+        pair.end(pair.come(), 0, "program", number=2)
+        pair.new_client().stop(RUN, [1])
+        for child in (f"{pair.array}:2", f"{pair.array}:3"):
+            account.jobs[child].status = "FAILED"
+            account.jobs[child].job_stopped_reason = CANCELLED
+        pair.finish()
+
+        found = pair.new_client().state(RUN)
+
+    assert (found.state, found.exit_code) == (State.SUCCEEDED, 0)
+
+
+def test_a_run_is_cancelled_with_the_nodes_that_have_come_back(pair: Pair) -> None:
+    """Its array has ended by itself before, as all of its nodes were released in turn."""
+    pair.account.jobs[job := pair.come()].status = "RUNNING"
+    pair.release([(0, 0)])
+    pair.end(f"{pair.array}:0", 143, "released")
+
+    pair.new_client().cancel(RUN)
+    pair.account.jobs[job].status = "FAILED"
+    pair.account.jobs[job].job_stopped_reason = CANCELLED
+
+    assert pair.account.ended() == [job]
+    assert pair.new_client().state(RUN).state is State.CANCELLED
+
+
+def test_a_second_job_of_a_node_that_is_not_shown_yet_never_runs_after_a_cancel(pair: Pair) -> None:
+    pair.account.jobs[job := pair.come()].status = "RUNNABLE"
+
+    pair.new_client().cancel(RUN)
+
+    assert job in pair.account.ended()
+    assert pair.client.files.read("runs", RUN, "returned", "1-1.claim") == b"cancelled"
