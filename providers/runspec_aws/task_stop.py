@@ -20,7 +20,7 @@ NEVER_BACK = (
     "another version of runspec has started this run: its nodes that have left cannot come back"
 )
 WAITING = ("SUBMITTED", "PENDING", "RUNNABLE")
-OF_ARRAY = ("arrayProperties", "dependsOn")  # what a job in place of a child does not have
+BEGUN = ("RUNNABLE", "STARTING", "RUNNING", "SUCCEEDED")  # of a job that waits for no other one
 
 
 class Sender(NamedTuple):
@@ -37,10 +37,14 @@ class Sender(NamedTuple):
                 return NEVER_BACK
         return ""
 
-    def submit(self, name: str, values: Mapping[str, str]) -> None:
-        """Submit a job with the *name* and the variables *values*, otherwise as the run's plan submits its array."""
+    def submit(self, name: str, values: Mapping[str, str], *, depends: bool) -> None:
+        """Submit a job with the *name* and the variables *values*, otherwise as the run's plan submits its array.
+
+        *depends*: it waits for the same jobs. The service may have forgotten those that have ended.
+        """
+        without = {"arrayProperties", *(() if depends else ("dependsOn",))}
         for do in self.submits("submit_job"):
-            params = {key: value for key, value in do.params.items() if key not in OF_ARRAY}
+            params = {key: value for key, value in do.params.items() if key not in without}
             pairs = [{"name": key, "value": value} for key, value in values.items()]
             own = {"jobName": name, "containerOverrides": {"environment": pairs}}
             self.send(batch("submit_job", **{**params, **own}))
@@ -137,7 +141,8 @@ class Releases:
             return stuck
         for job in (*new, *self._missing(run, record, old)):
             name = returns.job_name(run, job.node, job.number)
-            sender.submit(name, returns.list_variables(run, *job))
+            values = returns.list_variables(run, *job)
+            sender.submit(name, values, depends=self._depends(run))
         self.jobs.returns.forget(run)
         return stuck
 
@@ -149,6 +154,12 @@ class Releases:
         # After a lost reply, a second job of the name of the last one may be there, and not be shown yet.
         over = last.claimed or self.jobs.returns.fence(run, node, last.number)
         return last.number + 1 if over else None
+
+    def _depends(self, run: str) -> bool:
+        """Return whether the array of *run* may still wait for the jobs that it depends on."""
+        array = self.jobs.job(run) or {"status": ""}
+        counts = array.get("arrayProperties", {}).get("statusSummary", {})
+        return not has_ended(array) and not any(counts.get(status) for status in BEGUN)
 
     def _missing(
         self, run: str, record: Mapping[str, Any], announced: Sequence[Announced]

@@ -8,7 +8,8 @@ import pytest
 
 from runspec_aws.status import jobs
 from runspec_aws.status.nodes import CANCELLED
-from runspec_jobs.provider import State
+from runspec_jobs.engine.apply import fill_request
+from runspec_jobs.provider import Request, State
 from runspec_jobs.provider.elastic_tasks import NOT_NEEDED
 from tests.support.aws.elastic_pair import RUN, Pair, pair as pair
 from tests.support.aws.moto_account import moto_account
@@ -73,3 +74,25 @@ def test_a_second_job_of_a_node_that_is_not_shown_yet_never_runs_after_a_cancel(
 
     assert job in pair.account.ended()
     assert pair.client.files.read("runs", RUN, "returned", "1-1.claim") == b"cancelled"
+
+
+@pytest.mark.parametrize(("status", "waits"), [("PENDING", True), ("RUNNABLE", False)])
+def test_a_node_that_comes_back_waits_for_the_jobs_that_its_array_waits_for(
+    pair: Pair, status: str, waits: bool
+) -> None:
+    """The service may have forgotten those that have ended."""
+    pair.account.jobs[f"{pair.array}:0"].status = status
+    pair.account.jobs[f"{pair.array}:1"].status = "FAILED"  # it was terminated while it waited
+    parent = pair.client.call(
+        fill_request(pair.account.plan(spec(), "m-abc123")["job"].do, pair.answers)
+    )
+    plain = pair.submits
+
+    def submits(operation: str) -> list[Request]:
+        needs = {"dependsOn": [{"jobId": parent["jobId"]}]} if operation == "submit_job" else {}
+        return [each._replace(params={**each.params, **needs}) for each in plain(operation)]
+
+    pair.client.release(RUN, [], [(0, 1)], submits)
+
+    (job,) = pair.own().values()
+    assert [need["jobId"] for need in job.depends_on or ()] == [parent["jobId"]] * waits
