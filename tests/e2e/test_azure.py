@@ -335,5 +335,6 @@ def test_the_exit_code_of_a_program_is_its_own(
     found = said(capsys, "apply", "job.yaml")
 
     assert (found["state"], found["exit_code"]) == ("failed", code)
-    assert found["reason"] == f"exited with code {code}"
+    name = {143: " (SIGTERM)"}.get(code, "")
+    assert found["reason"] == f"exited with code {code}{name}"
     assert len(said(capsys, "status", "job")["nodes"][0]["attempts"]) == 1
