@@ -29,12 +29,17 @@ Codes = Callable[[AttemptKey], int | None]
 def ended(job: Job) -> Sequence[tuple[int, Job]]:
     """Return the attempts of *job* that have ended, with their numbers.
 
-    An attempt has `stoppedAt` once it has ended, also if another one follows it.
+    An attempt has `stoppedAt` once it has ended, also if another one follows it. It is empty if it is one of an earlier
+    job of the node that the service has forgotten.
     https://docs.aws.amazon.com/batch/latest/APIReference/API_AttemptDetail.html
     """
     over = job.get("status") in ("SUCCEEDED", "FAILED")
     attempts = enumerate(job.get("attempts", ()), 1)
-    return [(number, attempt) for number, attempt in attempts if over or attempt.get("stoppedAt")]
+    return [
+        (number, attempt)
+        for number, attempt in attempts
+        if over or attempt.get("stoppedAt") or not attempt
+    ]
 
 
 def over(job: Job, task: int, rank: int, codes: Codes, ends: NodeEnds) -> tuple[Attempt, ...]:

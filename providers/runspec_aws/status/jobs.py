@@ -158,7 +158,19 @@ class Jobs:
         """
         if run not in self._ids and self.find(run) is None:
             return None
-        return self.poller.describe([self._ids[run]]).get(self._ids[run])
+        job = self.poller.describe([self._ids[run]]).get(self._ids[run])
+        return self._forgotten(run) if job is None else job
+
+    def _forgotten(self, run: str) -> Job | None:
+        """Return the array of *run* as it was when it had ended, if nodes have come back, which may run for longer."""
+        record = self.record(run)
+        if record is None or not record.get("elastic"):
+            return None
+        self.look_at_returns(run, record)
+        if not self.returns.of(run):
+            return None
+        summary = {"statusSummary": {ENDED[0]: nodes.count_tasks(record) * record["nodes"]}}
+        return {"jobId": self._ids[run], "status": ENDED[0], "arrayProperties": summary}
 
     def settled_job(self, run: str) -> Job | None:
         """Return the job of *run*; None if it does not exist, or the service has removed it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from moto.batch.models import batch_backends
 
 from runspec_aws.status import jobs
 from runspec_aws.status.nodes import CANCELLED
@@ -12,7 +13,7 @@ from runspec_jobs.engine.apply import fill_request
 from runspec_jobs.provider import Request, State
 from runspec_jobs.provider.elastic_tasks import NOT_NEEDED
 from tests.support.aws.elastic_pair import RUN, Pair, pair as pair
-from tests.support.aws.moto_account import moto_account
+from tests.support.aws.moto_account import ACCOUNT, REGION, moto_account
 from tests.support.aws.specs import spec
 
 
@@ -74,6 +75,24 @@ def test_a_second_job_of_a_node_that_is_not_shown_yet_never_runs_after_a_cancel(
 
     assert job in pair.account.ended()
     assert pair.client.files.read("runs", RUN, "returned", "1-1.claim") == b"cancelled"
+
+
+def test_a_run_goes_on_although_the_service_has_forgotten_its_array(pair: Pair) -> None:
+    """It may do so seven days after the end of the array."""
+    ours = pair.account.jobs[job := pair.come()]
+    ours.status, ours.attempts = "RUNNING", []
+    pair.release([(0, 0)])
+    pair.end(f"{pair.array}:0", 143, "released")
+    for name in [each for each in pair.account.jobs if each != job]:
+        del batch_backends[ACCOUNT][REGION]._jobs[name]
+    client = pair.new_client()
+    client.remember(RUN, pair.answers)
+
+    found = client.state(RUN)
+
+    assert found.state is State.RUNNING
+    assert [(node.rank, node.attempt) for node in found.nodes] == [(1, 2)]
+    assert client.jobs.alive() == {RUN}
 
 
 @pytest.mark.parametrize(("status", "waits"), [("PENDING", True), ("RUNNABLE", False)])
