@@ -17,6 +17,7 @@ from runspec_jobs.provider.node_ends import AWAY, NodeEnds, contradicted, unprov
 SERVICE = "AWS Batch"
 EXITED = "exited with code"  # the beginning of a reason that says nothing else
 CANCELLED = "cancelled by runspec"
+EARLIER = "runspec:earlier"  # how many attempts of a description are of earlier jobs
 STATES = {
     "SUBMITTED": State.WAITING,
     "PENDING": State.WAITING,
@@ -88,7 +89,9 @@ def node(
     """
     state = state_of(job)
     over = attempts.over(job, node.task, node.rank, codes, ends)
-    end = ends.of((node.task, node.rank, len(over)))
+    before = job.get(EARLIER, 0)
+    end = ends.of((node.task, node.rank, len(over))) if len(over) > before else None
+    job = {**job, "attempts": job.get("attempts", ())[before:]} if before else job
     reason = reasons.ended(job) if state is State.FAILED else reasons.waiting(job)
     code = exit_code(job) if state.terminal else None
     attempt = max(1, len(over) + (state is State.RUNNING))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from runspec_agent.base.light_typing import NamedTuple
-from runspec_aws.status.nodes import CANCELLED, Place
+from runspec_aws.status.nodes import CANCELLED, EARLIER, Place
 from runspec_aws.status.poll import Job, JobPoller
 from runspec_aws.store.objects import Objects
 
@@ -198,4 +198,4 @@ def _whole(place: Place, known: Mapping[str, Job]) -> Job:
     given = [int(each["value"]) for each in variables if each["name"] == BEFORE]
     count = given[0] if given else len(attempts)
     before = [*({} for _ in range(count - len(attempts))), *attempts][:count]
-    return {**job, "attempts": [*before, *job.get("attempts", ())]}
+    return {**job, "attempts": [*before, *job.get("attempts", ())], EARLIER: len(before)}

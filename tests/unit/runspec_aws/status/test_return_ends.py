@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from moto.batch.models import batch_backends
 
+from runspec_aws.reasons import GIVEN_UP
 from runspec_aws.status import jobs
 from runspec_aws.status.nodes import CANCELLED
 from runspec_jobs.engine.apply import fill_request
@@ -93,6 +94,18 @@ def test_a_run_goes_on_although_the_service_has_forgotten_its_array(pair: Pair) 
     assert found.state is State.RUNNING
     assert [(node.rank, node.attempt) for node in found.nodes] == [(1, 2)]
     assert client.jobs.alive() == {RUN}
+
+
+def test_a_node_whose_job_never_started_says_why_and_not_how_it_left_before(pair: Pair) -> None:
+    ours = pair.account.jobs[pair.come()]
+    ours.status, ours.attempts = "FAILED", []
+    ours.job_stopped_reason = GIVEN_UP + "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY"
+
+    node = pair.nodes()[1]
+
+    assert node.state is State.FAILED
+    assert (node.exit_code, node.reason[:24]) == (None, "max_queue_wait has passed"[:24])
+    assert [attempt.exit_code for attempt in node.attempts] == [143]
 
 
 @pytest.mark.parametrize(("status", "waits"), [("PENDING", True), ("RUNNABLE", False)])
