@@ -125,7 +125,8 @@ def _end(record: Record, damage: Damaged, reporter: Reporter, *, delete: bool) -
 def _end_as_orphan(record: Record, *, delete: bool) -> bool:
     """End a run, and with *delete* delete what its service says that belongs to it alone, as `gc` would.
 
-    Return False if the record does not say how to reach the service, or if that knows no names of runs.
+    Return False if the record does not say how to reach the service, or if nothing of the run is there: another account
+    and a file system that is not mounted look the same.
     """
     name = find_provider_name(record)
     if name is None:
@@ -138,9 +139,10 @@ def _end_as_orphan(record: Record, *, delete: bool) -> bool:
     if not isinstance(client, SupportsOrphans):
         return False
     others = {other.run for other in run_record.list_all()} - {record.run}
-    for orphan in [one for one in client.find_orphans(others, ()) if one.run == record.run]:
+    orphans = [orphan for orphan in client.find_orphans(others, ()) if orphan.run == record.run]
+    for orphan in orphans:
         remove_orphan(client, orphan if delete else orphan._replace(remove=()))
-    return True
+    return bool(orphans)
 
 
 def remove_orphan(client: Client, orphan: Orphan) -> None:
