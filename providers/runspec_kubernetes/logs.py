@@ -21,7 +21,7 @@ from runspec_agent.base.light_typing import NamedTuple
 from runspec_agent.base.record_formats import LOG_MARK
 from runspec_jobs.provider import RemoteError
 from runspec_jobs.provider.streams.log_streams import Chunk, LogIndex, TimedChunk, timed_chunk
-from runspec_kubernetes.attempts import Pod, seconds
+from runspec_kubernetes.attempts import Pod
 from runspec_kubernetes.errors import Refused, translated
 from runspec_kubernetes.job import CONTAINER
 from runspec_kubernetes.status import Runs
@@ -42,13 +42,15 @@ class Position(NamedTuple):
     """Where a reader of one node is: the attempt, and how many bytes of its log were read.
 
     *time* is that of a line of the pod's log which was read, the last one that differs from the time before it, and
-    *since* how many bytes were read from the beginning of that line on.
+    *since* how many bytes were read from the beginning of that line on. *pod* is the name of the pod that has printed
+    what was read: empty if it was gone already, and None if nothing was read.
     """
 
     attempt: int = 1
     offset: int = 0
     time: str = ""
     since: int = 0
+    pod: str | None = None
 
     def __str__(self) -> str:
         return json.dumps(list(self), separators=(",", ":"))
@@ -123,7 +125,7 @@ class PodLog:
                 break
         self._line = time, since
         if time:
-            self.at = Position(self.at.attempt, end, time, since)
+            self.at = self.at._replace(offset=end, time=time, since=since)
 
 
 def located(
@@ -269,7 +271,7 @@ class PodStream:
         while True:
             pods = {pod.attempt: pod for pod in self.runs.pods(self.run).get(self.index, ())}
             pod = pods.get(at.attempt)
-            if at.time and pod is not None and (pod.began_s or 0) > (seconds(at.time) or 0):
+            if pod is not None and at.pod not in (None, pod.name):
                 # Another pod of the attempt: Kueue has suspended the Job, and started it again.
                 at, self._absent = Position(at.attempt), (0, 0)
                 self._indexes.pop(at.attempt, None)
@@ -299,11 +301,15 @@ class PodStream:
     def _part(self, pod: Pod | None, at: Position) -> Chunk:
         """Return the next bytes of an attempt, from its pod if that has them."""
         is_absent = self._absent[0] == at.attempt and at.offset < self._absent[1]
+        if pod is not None:
+            at = at._replace(pod=pod.name)
         if pod is None or is_absent:
             chunk = self._kept_chunk(at)
             if chunk.data or pod is None or not pod.over:
                 return chunk
-            at = Position(at.attempt, self._absent[1])  # neither has them: an agent was killed
+            at = Position(
+                at.attempt, self._absent[1], pod=pod.name
+            )  # neither has them: an agent was killed
         try:
             return self._pod_chunk(pod, at)
         except Gap as gap:
@@ -343,7 +349,7 @@ class PodStream:
 
     def _again(self, pod: Pod, at: Position, marked: bool) -> tuple[PodLog, bytes]:
         """Read the whole log, as the node has begun a new file; without marks, all is new if the line is absent."""
-        anew = Position(at.attempt, at.offset)
+        anew = at._replace(time="", since=0)
         log = self._request(pod, anew if marked else at, marked)
         try:
             data, self._times = log.read()
@@ -368,7 +374,7 @@ class PodStream:
         if not data:
             return Chunk(b"", str(at))
         self._times = None
-        return Chunk(data, str(Position(at.attempt, at.offset + len(data))))
+        return Chunk(data, str(Position(at.attempt, at.offset + len(data), pod=at.pod or "")))
 
     def _kept_part(self, attempt: int, ending: str, start: int) -> bytes:
         if self.runs.store is None:
