@@ -226,7 +226,8 @@ class Jobs:
         end = self.elastic_end(run, record, job)
         if state.terminal and self.returns.of(run):
             state = nodes.joint_state(state, listed)
-            if state is State.FAILED and end is None and self.returns.is_cancelled(run):
+            ended = {node.state for node in listed if node.reason != AWAY}
+            if end is None and State.CANCELLED in ended and self.returns.is_cancelled(run):
                 state = State.CANCELLED
         if end is not None and state.terminal and state is not State.CANCELLED:
             return elastic_status(end, listed)

@@ -69,6 +69,17 @@ def test_a_run_is_cancelled_with_the_nodes_that_have_come_back(pair: Pair) -> No
     assert pair.new_client().state(RUN).state is State.CANCELLED
 
 
+def test_a_run_that_is_cancelled_after_it_has_failed_has_failed(pair: Pair) -> None:
+    pair.claim(job := pair.come())
+    pair.end(job, 3, "program", number=2, status="FAILED")
+    pair.end(f"{pair.array}:0", 3, "program", status="FAILED")
+
+    pair.new_client().cancel(RUN)
+
+    found = pair.new_client().state(RUN)
+    assert (found.state, found.exit_code) == (State.FAILED, 3)
+
+
 def test_a_second_job_of_a_node_that_is_not_shown_yet_never_runs_after_a_cancel(pair: Pair) -> None:
     pair.account.jobs[job := pair.come()].status = "RUNNABLE"
 
