@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Sequence
 from functools import cache
@@ -44,8 +45,6 @@ def refusal() -> str | None:
     Sysctls, seccomp, AppArmor and capabilities all decide, so it is tried with unshare(1), which is quicker than a fork
     of a large process.
     """
-    import shutil  # slow to import, and the supervisor of each run imports this module
-
     program = shutil.which("unshare", path=PROGRAMS)
     if program is None or _depends_on_program():
         return trial()
