@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 
 from obstore import exceptions as native
+
+# What obstore says of an object that may not be deleted, if a request deletes many: S3 answers with 200 then, and
+# Azure with 202. https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html,
+# https://learn.microsoft.com/rest/api/storageservices/blob-batch
+FORBIDDEN = re.compile(r"request failed for key .* \(code: (AccessDenied|403)\)")
 
 
 @contextlib.contextmanager
@@ -24,6 +30,17 @@ def taken() -> Iterator[None]:
         yield
     except (native.AlreadyExistsError, native.PreconditionError, FileExistsError):
         raise FileExistsError from None
+
+
+@contextlib.contextmanager
+def permitted() -> Iterator[None]:
+    """Raise PermissionDeniedError if obstore says of one of many deletions that the service does not permit it."""
+    try:
+        yield
+    except native.GenericError as exc:
+        if FORBIDDEN.search(str(exc)):
+            raise native.PermissionDeniedError(str(exc)) from exc
+        raise
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ import obstore
 from runspec_jobs.provider import Conflict, RemoteError
 from runspec_jobs.provider.saved_outputs import MANIFEST
 from runspec_jobs.provider.streams.object_streams import BodyReader
-from runspec_objects.errors import absent, streamed, taken
+from runspec_objects.errors import absent, permitted, streamed, taken
 from runspec_objects.store import AT_ONCE, Entry, Store
 
 PART_BYTES = 8 << 20
@@ -99,13 +99,13 @@ class Bucket(Store):
 
     def remove(self, keys: Sequence[str]) -> None:
         try:
-            with self._translated("delete objects"), absent():
+            with self._translated("delete objects"), absent(), permitted():
                 if keys:
                     obstore.delete(self.native, [*keys])
         except FileNotFoundError:  # another process deletes them, too
             for key in keys:
                 action = self._translated(f"delete {key}")
-                with contextlib.suppress(FileNotFoundError), action, absent():
+                with contextlib.suppress(FileNotFoundError), action, absent(), permitted():
                     obstore.delete(self.native, key)
 
     def listing(self, prefix: str) -> Iterator[Entry]:
