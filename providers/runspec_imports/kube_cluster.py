@@ -13,7 +13,7 @@ KUBERNETES = "kubernetes"
 QUEUE = "kueue.x-k8s.io/queue-name"
 # What pods of runspec fulfil by themselves, and what they ask for with `security: restricted`.
 RESTRICTED = ("allowPrivilegeEscalation", "seccompProfile", "fsGroupChangePolicy")
-# Labels that controllers write, or that only describe.
+# Labels and annotations that controllers and kubectl write, or that only describe.
 PLAIN_LABELS = (
     "app",
     "app.kubernetes.io/",
@@ -22,6 +22,7 @@ PLAIN_LABELS = (
     "job-name",
     "batch.kubernetes.io/",
     "controller-uid",
+    "kubectl.kubernetes.io/last-applied-configuration",
 )
 CLOUDS = {
     "cloud.google.com/gke-spot": "gke",
@@ -46,7 +47,8 @@ def take_names(source: ForeignMap, draft: Draft) -> None:
 
 def take_cluster_settings(source: ForeignMap, draft: Draft) -> None:
     """Take what a pod says about its cluster; *source* is its spec."""
-    if account := source.text("serviceAccountName") or source.text("serviceAccount"):
+    of_old_name = source.text("serviceAccount")  # which a server gives every pod, too
+    if account := source.text("serviceAccountName") or of_old_name:
         draft.profile["service_account"] = account
     if secrets := [name for one in source.maps("imagePullSecrets") if (name := one.text("name"))]:
         draft.profile["pull_secrets"] = secrets

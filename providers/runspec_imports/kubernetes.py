@@ -131,6 +131,7 @@ def _take_job(source: ForeignMap, name: str, draft: Draft, beside: Beside) -> No
             draft.spec["ttl"] = write_duration(max(ttl, 1))
     if source.truth("suspend") and "queue" not in draft.settings:  # Kueue starts a job of its queue
         source.lose("suspend", "apply starts the job")
+    source.skip("selector", "manualSelector")  # by which its controller knows its pods
     _take_retries(source, draft)
     subdomain = pod.text("subdomain")
     take_pod(pod, Program(draft, name, subdomain, indexed, is_gang), beside)

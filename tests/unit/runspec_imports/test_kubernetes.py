@@ -408,6 +408,20 @@ def test_what_a_cluster_has_becomes_settings_of_kubernetes() -> None:
     assert list_losses(imported) == []
 
 
+def test_what_the_server_adds_to_a_job_is_no_loss() -> None:
+    """As `kubectl get job -o yaml` prints it."""
+    added = {"selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "1"}}}
+    pod = {"serviceAccountName": "trainer", "serviceAccount": "trainer"}
+    job = make_job(pod=pod, job={**added, "manualSelector": False})
+    applied = "kubectl.kubernetes.io/last-applied-configuration"
+    job["metadata"]["annotations"] = {applied: "{}"}
+
+    imported = take(job)
+
+    assert read_profile(imported, "kubernetes")["service_account"] == "trainer"
+    assert list_losses(imported) == []
+
+
 @pytest.mark.parametrize(
     ("rights", "security"),
     [
