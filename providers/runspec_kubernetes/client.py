@@ -180,6 +180,8 @@ class KubernetesClient:
 
     def find(self, step: Step) -> Response | None:
         request = step.do
+        if request.operation == READ_ENTRYPOINT:
+            return None  # it is read again
         if request.service == "store":
             key = request.params["key"]
             return None if self._files.size(key) is None else {"key": key}

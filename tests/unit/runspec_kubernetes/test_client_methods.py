@@ -65,6 +65,15 @@ def test_the_code_of_an_entrypoint_is_what_a_pod_leaves_as_it_is(
     assert answer == {"image": "a@sha256:1", "code": "set -- /serve '$$(HOME)$$$$' \"$$@\""}
 
 
+def test_an_entrypoint_that_may_have_been_read_is_read_again() -> None:
+    """After a crash, and when another machine adopts the run: no object has it."""
+    spec = make_spec(container={"image": "h.io/a:1", "entrypoint": "image"})
+    steps = plan.steps(spec, RUN, Facts(Fakes().client.options))
+    read = next(step for step in steps if step.id == "entrypoint")
+
+    assert Fakes().client.find(read) is None
+
+
 def test_call_makes_what_a_plan_says_and_find_finds_it() -> None:
     fakes = Fakes()
     steps = plan.steps(make_spec(), RUN, Facts(fakes.client.options))
