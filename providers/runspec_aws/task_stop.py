@@ -14,7 +14,7 @@ from runspec_aws.status.poll import Job, has_ended
 from runspec_aws.status.returns import AWAITED
 from runspec_aws.store.layout import AGENT_SHA256
 from runspec_jobs.provider import Released, Request, Response, Seat, Submits
-from runspec_jobs.provider.node_ends import AWAY
+from runspec_jobs.provider.node_ends import AWAY, read_names
 
 NEVER_BACK = (
     "another version of runspec has started this run: its nodes that have left cannot come back"
@@ -81,7 +81,11 @@ class Releases:
             return Released(gone | awaited, (), sender.never_back())
         changed = [place for place in places if place[:2] in {*away, *back}]
         known = self.jobs.returns.describe(changed, anew=True)
-        alive = {place[:2] for place in changed if not _has_left(place, known)}
+        alive = {
+            place[:2]
+            for place in changed
+            if not _has_left(place, known) and not self._is_forgotten(run, record, place, known)
+        }
         leaving = alive & {*away, *(gone & set(back))}
         self._send_away(run, record, [p for p in changed if p[:2] in leaving | set(away)], known)
         if self.jobs.elastic_end(run, record, job) is not None:
@@ -134,7 +138,7 @@ class Releases:
                 continue
             is_new = files.put_new(b"", "runs", run, "returned", returns.mark(node, number))
             files.remove(files.key("runs", run, "released", str(node)))
-            before = len(known[place.job].get("attempts", ()))
+            before = self._count_attempts(run, place, known)
             (new if is_new else old).append(Announced(node, number, before))
         if (new or old) and self.jobs.returns.is_cancelled(run):
             self.jobs.end(run)
@@ -145,6 +149,25 @@ class Releases:
             sender.submit(name, values, depends=self._depends(run))
         self.jobs.returns.forget(run)
         return stuck
+
+    def _is_forgotten(
+        self, run: str, record: Mapping[str, Any], place: Place, known: Mapping[str, Job]
+    ) -> bool:
+        """Return whether a node's job is not shown because it ended days ago, and not because it is new."""
+        if place.job in known:
+            return False
+        last = self.jobs.returns.newest(run, index(record, place))
+        if last is not None:
+            return last.claimed
+        array = self.jobs.job(run)
+        return array is not None and has_ended(array)
+
+    def _count_attempts(self, run: str, place: Place, known: Mapping[str, Job]) -> int:
+        """Return how many attempts a node had: of forgotten jobs, those of which the agents recorded the end."""
+        if place.job in known:
+            return len(known[place.job].get("attempts", ()))
+        ends = read_names(self.jobs.kept.names(run, "ends/"))
+        return max((attempt for *seat, attempt in ends if seat == [*place[:2]]), default=0)
 
     def _number(self, run: str, node: int) -> int | None:
         """Return the number of the next job of a node; None if its last one, which none had claimed, has begun."""

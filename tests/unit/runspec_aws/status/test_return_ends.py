@@ -10,6 +10,7 @@ from moto.batch.models import batch_backends
 from runspec_aws.reasons import GIVEN_UP
 from runspec_aws.status import jobs
 from runspec_aws.status.nodes import CANCELLED
+from runspec_aws.status.returns import BEFORE
 from runspec_jobs.engine.apply import fill_request
 from runspec_jobs.provider import Request, State
 from runspec_jobs.provider.elastic_tasks import NOT_NEEDED
@@ -89,22 +90,39 @@ def test_a_second_job_of_a_node_that_is_not_shown_yet_never_runs_after_a_cancel(
     assert pair.client.files.read("runs", RUN, "returned", "1-1.claim") == b"cancelled"
 
 
+def forget_array(pair: Pair, job: str) -> None:
+    """Have the service forget all jobs but *job*, as it may seven days after their end."""
+    for name in [each for each in pair.account.jobs if each != job]:
+        del batch_backends[ACCOUNT][REGION]._jobs[name]
+    pair.client = pair.new_client()
+    pair.client.remember(RUN, pair.answers)
+
+
 def test_a_run_goes_on_although_the_service_has_forgotten_its_array(pair: Pair) -> None:
-    """It may do so seven days after the end of the array."""
     ours = pair.account.jobs[job := pair.come()]
     ours.status, ours.attempts = "RUNNING", []
     pair.release([(0, 0)])
     pair.end(f"{pair.array}:0", 143, "released")
-    for name in [each for each in pair.account.jobs if each != job]:
-        del batch_backends[ACCOUNT][REGION]._jobs[name]
-    client = pair.new_client()
-    client.remember(RUN, pair.answers)
+    forget_array(pair, job)
 
-    found = client.state(RUN)
+    found = pair.client.state(RUN)
 
     assert found.state is State.RUNNING
     assert [(node.rank, node.attempt) for node in found.nodes] == [(1, 2)]
-    assert client.jobs.alive() == {RUN}
+    assert pair.client.jobs.alive() == {RUN}
+
+
+def test_a_node_comes_back_although_the_service_has_forgotten_its_job(pair: Pair) -> None:
+    pair.account.jobs[job := pair.come()].status = "RUNNING"
+    pair.release([(0, 0)])
+    pair.end(f"{pair.array}:0", 143, "released")
+    forget_array(pair, job)
+
+    assert pair.release([], [(0, 0)]) == (set(), set(), "")
+
+    (came,) = (each for name, each in pair.own().items() if name != job)
+    variables = {v["name"]: v["value"] for v in came.container_overrides["environment"]}
+    assert (came.job_name, variables[BEFORE]) == (f"{RUN}_0_1", "1")
 
 
 def test_a_node_whose_job_never_started_says_why_and_not_how_it_left_before(pair: Pair) -> None:
