@@ -145,7 +145,9 @@ class Stops:
         """
         for left in reversed(range(TRIES)):
             job = self.runs.job(run)
-            if job is None or is_cancelled(job) or int(job["spec"]["completions"]) >= indexes:
+            if job is None or is_cancelled(job) or state_of(job, {}).terminal:
+                return
+            if int(job["spec"]["completions"]) >= indexes:
                 return
             version = {"resourceVersion": job["metadata"].get("resourceVersion")}
             spec = {"completions": indexes, "parallelism": indexes}

@@ -183,6 +183,19 @@ def test_a_job_that_was_cancelled_or_changed_meanwhile_gets_no_index() -> None:
     assert job is not None and job["spec"]["completions"] == 3
 
 
+def test_a_job_that_has_ended_meanwhile_gets_no_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller starts none of a Job that is Complete, and the node would be one that never ended."""
+    fakes = released(1)
+    job = fakes.client.runs.job(RUN)
+    assert job is not None
+    ended = {"conditions": [{"type": "Complete", "status": "True"}]}
+    monkeypatch.setattr(fakes.store, "remove", lambda keys: job["status"].update(ended))
+
+    come(fakes, 1)
+
+    assert fakes.cluster.sent == []
+
+
 @pytest.mark.parametrize(
     ("labels", "spec", "why"),
     [
