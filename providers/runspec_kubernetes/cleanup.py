@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from runspec_kubernetes.errors import Refused
 from runspec_kubernetes.naming import MANAGED, RUN_LABEL, collection, delete
 from runspec_kubernetes.session import Session
 from runspec_kubernetes.status import state_of
+from runspec_kubernetes.store_layout import RECORD, name_cluster
 from runspec_objects.store import Store
 
 KINDS = ("jobs", "services", "secrets", "configmaps")  # in the order to delete them
@@ -37,10 +39,11 @@ class OrphanFinder:
                     alone.setdefault(run, []).append(request)
                     if kind == "jobs" and not state_of(entry, {}).terminal:
                         alive.add(run)
-        if self.store is not None:
-            for run in {name.partition("/")[0] for name in self.store.names("runs/")} - {*runs}:
-                files = Request("store", "remove", {"prefix": f"runs/{run}/"})
-                alone.setdefault(run, []).append(files)
+        stored = self._list_stored() - {*runs}
+        elsewhere = {run for run in stored if self._is_elsewhere(run)}
+        for run in stored - elsewhere:
+            files = Request("store", "remove", {"prefix": f"runs/{run}/"})
+            alone.setdefault(run, []).append(files)
         for run, remove in sorted(alone.items()):
             what = f"run {run}{', whose Job is alive' if run in alive else ''}"
             yield Orphan(what, tuple(remove), run, run in alive)
@@ -53,7 +56,23 @@ class OrphanFinder:
         for blob in () if self.store is None else self.store.listing("blobs/"):
             if blob.key not in made:
                 request = Request("store", "remove", {"key": blob.key})
-                yield Orphan(f"upload {blob.key} ({blob.size:,} bytes)", (request,), alive=needed)
+                what = f"upload {blob.key} ({blob.size:,} bytes)"
+                yield Orphan(what, (request,), alive=needed or bool(elsewhere))
+
+    def _list_stored(self) -> set[str]:
+        """Return the runs that have files in the store."""
+        names = () if self.store is None else self.store.names("runs/")
+        return {name.partition("/")[0] for name in names}
+
+    def _is_elsewhere(self, run: str) -> bool:
+        """Return whether the record of *run* names another namespace or context, where its Job may be alive."""
+        assert self.store is not None, "BUG: only a store has files of other namespaces"
+        try:
+            record = json.loads(self.store.read(f"runs/{run}/{RECORD}") or b"{}")
+        except ValueError:
+            return False
+        ours = name_cluster(self.session.options)
+        return isinstance(record, dict) and record.get("cluster", ours) != ours
 
     def _listed(self, kind: str) -> Iterator[dict[str, Any]]:
         """Yield our objects of a kind. Who may not list one has made none: `runspec policy` permits both."""

@@ -66,13 +66,20 @@ def record(decision: Decision, spec: Spec, run: str, facts: Facts) -> Step:
     return Step("record", title, Scope.RUN, put, undo)
 
 
+def name_cluster(options: KubernetesOptions) -> str:
+    """Return the context and the namespace of the profile: other clusters may use the same place of a store."""
+    return f"{options.context or ''}/{options.namespace}"
+
+
 def describe(decision: Decision, spec: Spec, run: str, facts: Facts) -> str:
     """Return the record of the run."""
-    stops = (
+    stops: dict[str, object] = (
         {"stop_s": STOP_S, "repeats_stopped": True} if spec.sweep and decision.options.store else {}
     )
     if decision.repeats_killed:
         stops |= {"repeats_killed": True}
+    if decision.options.store:
+        stops |= {"cluster": name_cluster(decision.options)}
     fields = job_record(
         spec,
         run,

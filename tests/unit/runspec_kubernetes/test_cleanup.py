@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from runspec_jobs.provider import Orphan
 from runspec_kubernetes.errors import Refused
 from tests.unit.runspec_kubernetes.fake_cluster import RUN, Fakes
+from tests.unit.runspec_kubernetes.plans import STORE, make_spec, steps_of
 
 OTHER = "other-abc123"
 JOBS, CORE = "/apis/batch/v1/namespaces/default/jobs", "/api/v1/namespaces/default"
@@ -78,3 +83,27 @@ def test_orphans_are_deleted_by_their_requests() -> None:
         "uid-runspec-agent-old",
     ]
     assert f"runs/{RUN}/record.json" in fakes.store
+
+
+@pytest.mark.parametrize(
+    ("cluster", "removes"), [("/default", True), ("/other", False), ("kind-a/default", False)]
+)
+def test_runs_of_other_namespaces_in_one_store_are_left_alone(cluster: str, removes: bool) -> None:
+    fakes = Fakes()
+    fakes.store |= {
+        f"runs/{OTHER}/record.json": json.dumps({"cluster": cluster}).encode(),
+        "blobs/old": b"1",
+    }
+
+    *runs, blob = find(fakes)
+
+    assert [run.run for run in runs] == [OTHER] * removes
+    assert (blob.what, blob.alive) == ("upload blobs/old (1 bytes)", not removes)
+
+
+def test_the_record_in_a_store_names_the_cluster() -> None:
+    profile = {**STORE, "context": "kind-a", "namespace": "ml"}
+
+    record = json.loads(steps_of(make_spec(), profile)["record"].do.params["body"])
+
+    assert record["cluster"] == "kind-a/ml"
