@@ -65,6 +65,7 @@ KINDS = {
     "what counts": f"PUT .*/{AT}kept/",
     "it counts": f"PUT .*/{AT}fence$",
     "is it released": "GET .*/runs/r/released/",
+    "meeting": f"GET .*/{AT}nodes/",  # once in a generation, perhaps after its first step
     "the start": f"GET .*/{AT}starts/",  # of a generation, by a node that came to it last
     "manifest": r"PUT .*/outputs/out/0/0/\.runspec/manifest.json$",
     "usage": "PUT .*/runs/r/usage/",
@@ -159,6 +160,7 @@ def bounds(window_s: float, beat_s: float, sync_s: float) -> Mapping[str, int]:
         "what counts": 2 * saves,
         "progress": notes,
         "is it released": math.floor(window_s / beat_s) + 1,
+        "meeting": 1,
         "the start": 1,
         "usage": math.floor(window_s / UPLOAD_S[0]) + 1,
     }
