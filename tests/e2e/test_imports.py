@@ -134,7 +134,7 @@ def test_an_imported_job_of_kubernetes_runs_each_index_once(
     """The policy of failures ends the third index after its first attempt."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "whatever").write_text(KUBE)
-    assert run(["import", "whatever", "--to", "imported"]) == 0
+    assert run(["import", "whatever", "--to", "imported", "--provider", "local"]) == 0
     capsys.readouterr()
 
     words = ["--set", "providers.local.engine=process"]
