@@ -31,7 +31,7 @@ class Planted(NamedTuple):
 
 PLANTED = {
     "an optional member is taken to be there": Planted(
-        jobs.Jobs._listed, 'job.get("createdAt", 0)', 'job["createdAt"]', "ListJobs, find"
+        jobs.Jobs.list_queue, 'job.get("createdAt", 0)', 'job["createdAt"]', "ListJobs, find"
     ),
     "a status that is not known is a crash": Planted(
         jobs.Jobs.state_of,

@@ -90,9 +90,10 @@ class Jobs:
         record = self.record(run)
         if record is None:
             return []
-        return [job for job in self._listed(record["queue"], run) if job["jobName"] == run]
+        return [job for job in self.list_queue(record["queue"], run) if job["jobName"] == run]
 
-    def _listed(self, queue: str, name: str) -> list[Job]:
+    def list_queue(self, queue: str, name: str) -> list[Job]:
+        """Return the jobs in *queue* whose name begins with *name*, oldest first, without children."""
         try:
             jobs = [job for job in self._named(queue, name) if not CHILD.search(job["jobId"])]
         except RemoteError:
@@ -206,7 +207,7 @@ class Jobs:
         self, run: str, record: Mapping[str, Any], *, every: bool = False
     ) -> set[str]:
         """Look which nodes have come back, and return the ids of their jobs; *every*: also those that do not run."""
-        self.returns.look(run, lambda name: self._listed(record["queue"], name), every=every)
+        self.returns.look(run, lambda name: self.list_queue(record["queue"], name), every=every)
         return self.returns.jobs(run)
 
     def _there(self, run: str, record: Mapping[str, Any]) -> list[str]:
