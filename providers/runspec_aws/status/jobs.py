@@ -93,7 +93,7 @@ class Jobs:
         return [job for job in self.list_queue(record["queue"], run) if job["jobName"] == run]
 
     def list_queue(self, queue: str, name: str) -> list[Job]:
-        """Return the jobs in *queue* whose name begins with *name*, oldest first, without children."""
+        """Return the jobs that *queue* lists for *name*, oldest first, without children."""
         try:
             jobs = [job for job in self._named(queue, name) if not CHILD.search(job["jobId"])]
         except RemoteError:
