@@ -14,11 +14,9 @@ from runspec_aws.status.poll import Job, has_ended
 from runspec_aws.status.returns import AWAITED
 from runspec_aws.store.layout import AGENT_SHA256
 from runspec_jobs.provider import Released, Request, Response, Seat, Submits
-from runspec_jobs.provider.node_ends import AWAY, read_names
+from runspec_jobs.provider.elastic_tasks import OTHER_VERSION
+from runspec_jobs.provider.node_ends import AWAY
 
-NEVER_BACK = (
-    "another version of runspec has started this run: its nodes that have left cannot come back"
-)
 WAITING = ("SUBMITTED", "PENDING", "RUNNABLE")
 BEGUN = ("RUNNABLE", "STARTING", "RUNNING", "SUCCEEDED")  # of a job that waits for no other one
 
@@ -34,7 +32,7 @@ class Sender(NamedTuple):
         for do in self.submits("register_job_definition"):
             given = do.params["containerProperties"]["environment"]
             if {"name": "RUNSPEC_INSIDE_SHA256", "value": AGENT_SHA256} not in given:
-                return NEVER_BACK
+                return OTHER_VERSION
         return ""
 
     def submit(self, name: str, values: Mapping[str, str], *, depends: bool) -> None:
@@ -166,8 +164,7 @@ class Releases:
         """Return how many attempts a node had: of forgotten jobs, those of which the agents recorded the end."""
         if place.job in known:
             return len(known[place.job].get("attempts", ()))
-        ends = read_names(self.jobs.kept.names(run, "ends/"))
-        return max((attempt for *seat, attempt in ends if seat == [*place[:2]]), default=0)
+        return self.jobs.kept.count_ended(run, *place[:2])
 
     def _number(self, run: str, node: int) -> int | None:
         """Return the number of the next job of a node; None if its last one, which none had claimed, has begun."""

@@ -33,12 +33,8 @@ CLOUDS = {
 NO_RIGHT = "a job of runspec has no such right"
 
 
-def take_names(source: ForeignMap, draft: Draft) -> None:
-    """Take the namespace, the queue and the labels of an object, *source* being its metadata."""
-    if (namespace := source.text("namespace")) not in ("", "default"):
-        draft.profile["namespace"] = namespace
-    labels = source.map("labels")
-    labels.skip(*(key for key in labels.list_keys() if key.startswith(PLAIN_LABELS)))
+def take_labels(labels: ForeignMap, draft: Draft) -> None:
+    """Take the queue of an object, and its other *labels*, which do more than describe it."""
     if queue := labels.text(QUEUE):
         draft.settings["queue"] = queue
     for key in labels.list_keys():
@@ -50,7 +46,9 @@ def take_cluster_settings(source: ForeignMap, draft: Draft) -> None:
     of_old_name = source.text("serviceAccount")  # which a server gives every pod, too
     if account := source.text("serviceAccountName") or of_old_name:
         draft.profile["service_account"] = account
-    if secrets := [name for one in source.maps("imagePullSecrets") if (name := one.text("name"))]:
+    if secrets := [
+        name for entry in source.maps("imagePullSecrets") if (name := entry.text("name"))
+    ]:
         draft.profile["pull_secrets"] = secrets
     if priority := source.text("priorityClassName"):
         draft.settings["priority_class"] = priority

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from runspec_imports.kube_cluster import KUBERNETES, PLAIN_LABELS, needs_store, take_names
+from runspec_imports.kube_cluster import KUBERNETES, PLAIN_LABELS, needs_store, take_labels
 from runspec_imports.kube_pods import take_pod
 from runspec_imports.kube_program import Beside, Program
 from runspec_jobs.provider import OtherFormat, UsageError
@@ -23,7 +23,7 @@ OF_VOLUMES = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass")
 NEEDLESS = ("Namespace", "Service")
 DEFAULT_RETRIES = 6
 MOST_ATTEMPTS = 10
-OF_SERVER = "name generateName namespace creationTimestamp uid resourceVersion generation".split()
+OF_SERVER = "name generateName creationTimestamp uid resourceVersion generation".split()
 # https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy
 ACTIONS = {"FailJob": "stop", "FailIndex": "stop", "Count": "retry", "Ignore": "retry"}
 LAST_CODE = 255
@@ -90,12 +90,16 @@ def _take(source: ForeignMap, kind: str, title: str, provider: str | None, besid
 
 def take_metadata(source: ForeignMap, draft: Draft) -> None:
     """Leave out names, and labels and annotations that only describe; list what the provider has no setting for."""
-    if draft.provider == KUBERNETES:
-        take_names(source, draft)
+    in_cluster = draft.provider == KUBERNETES
+    namespace = source.text("namespace")
+    if in_cluster and namespace not in ("", "default"):
+        draft.profile["namespace"] = namespace
     source.skip(*OF_SERVER)
     for key in ("labels", "annotations"):
         inner = source.map(key)
         inner.skip(*(label for label in inner.list_keys() if label.startswith(PLAIN_LABELS)))
+        if in_cluster and key == "labels":
+            take_labels(inner, draft)
 
 
 def _take_job(source: ForeignMap, name: str, draft: Draft, beside: Beside) -> None:

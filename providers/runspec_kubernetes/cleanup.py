@@ -40,7 +40,7 @@ class OrphanFinder:
                     if kind == "jobs" and not state_of(entry, {}).terminal:
                         alive.add(run)
         stored = self._list_stored() - {*runs}
-        elsewhere = {run for run in stored if self._is_elsewhere(run)}
+        elsewhere = {run for run in stored - alone.keys() if self._is_elsewhere(run)}
         for run in stored - elsewhere:
             files = Request("store", "remove", {"prefix": f"runs/{run}/"})
             alone.setdefault(run, []).append(files)

@@ -197,13 +197,7 @@ class Runs:
         count = _count_nodes(record) if record.get("elastic") else completions
         if count > SHOWN and not state.terminal:
             return ()
-        if state.terminal:
-            self._ends.pop(run, None)  # of an attempt that was begun again, the first end was read
-        ends, per_task = self.ends(run, record), int(record["nodes"])
-        over = [pod for of in pods.values() for pod in of if pod.over or pod.held]
-        ends.look([(*divmod(pod.place, per_task), pod.attempt) for pod in over])
-        if state.terminal:  # also attempts whose pods are gone
-            ends.look([(*divmod(index, per_task), 1) for index in range(count)])
+        ends, per_task = self._look_at_ends(run, record, pods, state, count), int(record["nodes"])
         # Whether a cancel or max_failed ends all that has neither succeeded nor failed.
         ending = state.terminal or bool(is_cancelled(job)) or reasons.is_true(job, "FailureTarget")
         done, failed = over_indexes(job)
@@ -223,6 +217,30 @@ class Runs:
                 else n
                 for n in nodes
             ]
+        return self._cancel_told(run, record, nodes, ends)
+
+    def _look_at_ends(
+        self,
+        run: str,
+        record: Mapping[str, Any],
+        pods: Mapping[int, list[Pod]],
+        state: State,
+        count: int,
+    ) -> NodeEnds:
+        """Return the end records of *run*, read for all of *count* nodes whose attempts have ended."""
+        if state.terminal:
+            self._ends.pop(run, None)  # of an attempt that was begun again, the first end was read
+        ends, per_task = self.ends(run, record), int(record["nodes"])
+        over = [pod for of in pods.values() for pod in of if pod.over or pod.held]
+        ends.look([(*divmod(pod.place, per_task), pod.attempt) for pod in over])
+        if state.terminal:  # also attempts whose pods are gone
+            ends.look([(*divmod(index, per_task), 1) for index in range(count)])
+        return ends
+
+    def _cancel_told(
+        self, run: str, record: Mapping[str, Any], nodes: list[NodeStatus], ends: NodeEnds
+    ) -> tuple[NodeStatus, ...]:
+        """Return *nodes* with those as canceled that were released, or stopped with their task."""
         if record.get("elastic") and any(node.state.terminal for node in nodes):
             away = self.released(run)
             nodes = [

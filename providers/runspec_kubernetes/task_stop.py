@@ -9,11 +9,11 @@ https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-garbage-co
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from runspec_jobs.provider import Conflict, Released, Seat, State
+from runspec_jobs.provider.elastic_tasks import OTHER_VERSION
 from runspec_kubernetes import lookup, reasons
 from runspec_kubernetes.attempts import Pod
 from runspec_kubernetes.errors import Refused
@@ -30,12 +30,8 @@ from runspec_kubernetes.status import (
 from runspec_kubernetes.store_layout import agent_name
 from runspec_objects.store import Store
 
-STRANGER = (
-    "another version of runspec has started this run: its nodes that have left cannot come back"
-)
 FIXED = "nodes that have left cannot come back {}: the Job cannot get more indexes"
 TRIES = 5  # while others change the Job at the same moment
-END = re.compile(r"(\d+)/(\d+)-.*")
 
 
 class Stops:
@@ -134,9 +130,8 @@ class Stops:
     def _attempts(self, run: str, node: int, task: int, rank: int) -> int:
         """Return the number of the last attempt of a node, of which its pod or its end record is there."""
         pods = self.runs.pods(run).get(node, ())
-        names = map(END.fullmatch, self.runs.kept.names(run, f"ends/{task}/"))
-        ends = [int(name[1]) for name in names if name and int(name[2]) == rank]
-        return max([*(pod.attempt for pod in pods), *ends], default=0)
+        ended = self.runs.kept.count_ended(run, task, rank)
+        return max([ended, *(pod.attempt for pod in pods)])
 
     def _grow(self, run: str, indexes: int) -> None:
         """Have the Job of a run that goes on have so many *indexes*, if it has fewer.
@@ -210,7 +205,7 @@ def _never_back(job: Object) -> str:
     spec, pod = job["spec"], job["spec"].get("template", {}).get("spec", {})
     agents = [volume.get("configMap", {}).get("name") for volume in pod.get("volumes", ())]
     if agent_name() not in agents:
-        return STRANGER
+        return OTHER_VERSION
     if QUEUE_LABEL in (job["metadata"].get("labels") or {}):
         return FIXED.format("in a queue of Kueue")
     # https://kubernetes.io/docs/concepts/workloads/controllers/job/#elastic-indexed-jobs

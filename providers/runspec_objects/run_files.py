@@ -9,7 +9,7 @@ from runspec_jobs.provider import MembershipChange
 from runspec_jobs.provider.elastic_tasks import elastic_changes, elastic_end
 from runspec_jobs.provider.job_manifest import read_record
 from runspec_jobs.provider.machines import Usage, read_usage
-from runspec_jobs.provider.node_ends import NodeEnds
+from runspec_jobs.provider.node_ends import NodeEnds, read_names
 from runspec_jobs.provider.types import list_halted
 
 Record = Mapping[str, Any]
@@ -96,6 +96,11 @@ class RunFiles:
             lambda folder: self.names(run, folder),
             lambda paths: self.read_all(run, "", paths),
         )
+
+    def count_ended(self, run: str, task: int, rank: int) -> int:
+        """Return the number of the last attempt of a node whose end its agent has recorded; 0 without any."""
+        ends = read_names(self.names(run, "ends/"))
+        return max((key[2] for key in ends if key[:2] == (task, rank)), default=0)
 
     def usage(self, run: str, most: int | None) -> Usage:
         """Return what *most* nodes or all have used."""

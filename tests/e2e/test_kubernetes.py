@@ -15,6 +15,8 @@ from runspec_jobs.cli.app import run
 from tests.support.azure.emulated_account import wait
 from tests.support.kubernetes.emulated_cluster import (
     Capture,
+    bare as bare,  # a fixture
+    cluster as cluster,  # a fixture
     listed,
     objects as objects,  # a fixture
     pods,
@@ -41,13 +43,6 @@ run: cat "${mounts.data}/n"
 
 
 @pytest.fixture
-def cluster(
-    objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Kubernetes]:
-    yield from prepared(tmp_path, monkeypatch, objects)
-
-
-@pytest.fixture
 def claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubernetes]:
     """A cluster whose store is a volume claim."""
     for found in prepared(tmp_path, monkeypatch, options={"store": "pvc:runs"}):
@@ -56,12 +51,6 @@ def claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kuberne
         with found.world.lock:
             found.world.put(CLAIMS, {"metadata": metadata, "spec": spec, "status": {}})
         yield found
-
-
-@pytest.fixture
-def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubernetes]:
-    """A cluster without a store."""
-    yield from prepared(tmp_path, monkeypatch)
 
 
 def test_a_job_without_a_store_runs_and_is_proven(bare: Kubernetes, capsys: Capture) -> None:
@@ -112,14 +101,14 @@ def test_a_log_that_the_node_rotates_is_whole(
     """Followed while it is printed, and of a pod that is gone."""
     lines = 200_000
     program = f"for n in range({lines}): print(f'line {{n}} of this log')"
-    for cluster in prepared(tmp_path, monkeypatch, objects, log_bytes=3 << 20):
+    for rotating in prepared(tmp_path, monkeypatch, objects, log_bytes=3 << 20):
         write(f'python3 -c "{program}"')
         found = said(capsys, "apply", "job.yaml", "--detach")
 
         run(["logs", "-f", found["run"], "--save", "followed"])
-        with cluster.world.lock:
-            for pod in pods(cluster):
-                cluster.world.remove(PODS, pod)
+        with rotating.world.lock:
+            for pod in pods(rotating):
+                rotating.world.remove(PODS, pod)
         run(["logs", found["run"], "--save", "kept"])
 
         printed = "".join(f"line {n} of this log\n" for n in range(lines))

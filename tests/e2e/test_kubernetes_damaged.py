@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from runspec_emulators.aws.region import Objects
 from runspec_emulators.kubernetes.emulator import Kubernetes
 from runspec_emulators.kubernetes.resources import JOBS, RESOURCES
 from runspec_jobs.cli.app import run
 from tests.support.kubernetes.emulated_cluster import (
     Capture,
+    cluster as cluster,  # a fixture
     listed,
     objects as objects,  # a fixture
     pods,
-    prepared,
     said,
     write,
 )
@@ -26,13 +24,6 @@ from tests.support.wait import until
 pytestmark = pytest.mark.slow
 
 MADE = [kind for kind in RESOURCES if kind.names.plural in ("jobs", "pods", "secrets", "services")]
-
-
-@pytest.fixture
-def cluster(
-    objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Kubernetes]:
-    yield from prepared(tmp_path, monkeypatch, objects)
 
 
 def spoil(run: str, file: str) -> None:
@@ -49,7 +40,7 @@ def started(capsys: Capture, cluster: Kubernetes, spoilt: str) -> str:
 
 
 @pytest.mark.parametrize("spoilt", ["plan.json", "journal.jsonl"])
-def test_it_is_destroyed_with_all_that_was_made_for_it(
+def test_a_damaged_run_is_destroyed_with_all_that_was_made_for_it(
     cluster: Kubernetes, capsys: Capture, spoilt: str
 ) -> None:
     name = started(capsys, cluster, spoilt)
@@ -60,7 +51,7 @@ def test_it_is_destroyed_with_all_that_was_made_for_it(
     assert [made["metadata"]["name"] for kind in MADE for made in listed(cluster, kind)] == []
 
 
-def test_it_is_canceled_and_its_files_stay(cluster: Kubernetes, capsys: Capture) -> None:
+def test_a_damaged_run_is_canceled_and_its_files_stay(cluster: Kubernetes, capsys: Capture) -> None:
     name = started(capsys, cluster, "plan.json")
 
     assert run(["cancel", name]) == 0

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from runspec_agent.base.end_causes import AWAY
-from runspec_emulators.aws.region import Objects
 from runspec_emulators.kubernetes.emulator import Kubernetes
 from runspec_emulators.kubernetes.resources import JOBS
 from runspec_jobs.cli.app import run
 from tests.support.kubernetes.emulated_cluster import (
     Capture,
+    cluster as cluster,  # a fixture
     listed,
     objects as objects,  # a fixture
-    prepared,
     said,
     write,
 )
@@ -32,13 +30,6 @@ echo "of $RUNSPEC_NODES: begins with $step"
 trap 'echo $step >"${outputs.out}/step"; echo "ends with $step"; exit 143' TERM
 until [ $step -ge 300 ]; do step=$((step + 1)); sleep 0.1; done
 """
-
-
-@pytest.fixture
-def cluster(
-    objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Kubernetes]:
-    yield from prepared(tmp_path, monkeypatch, objects)
 
 
 def until(true: Callable[[], object], what: str) -> None:

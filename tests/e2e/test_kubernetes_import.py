@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from runspec_emulators.aws.region import Objects
 from runspec_emulators.kubernetes.emulator import Kubernetes
 from runspec_emulators.kubernetes.resources import JOBS, PODS
 from runspec_jobs.cli.app import run
@@ -22,9 +20,9 @@ from tests.support.azure.emulated_account import wait
 from tests.support.http_server import HOST, ReceivedRequest, Reply, Server
 from tests.support.kubernetes.emulated_cluster import (
     Capture,
+    cluster as cluster,  # a fixture
     listed,
     objects as objects,  # a fixture
-    prepared,
     said,
 )
 from tests.support.profiles import own_profile
@@ -41,13 +39,6 @@ CONFIG = {
     "data": {"words": "one\ntwo\n"},
 }
 MOUNTED = {"volumes": [{"name": "texts", "configMap": {"name": "texts"}}]}
-
-
-@pytest.fixture
-def cluster(
-    objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Kubernetes]:
-    yield from prepared(tmp_path, monkeypatch, objects)
 
 
 def job(container: dict[str, Any], pod: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from runspec_emulators.aws.region import Objects
 from runspec_emulators.kubernetes.controllers import job_pods
 from runspec_emulators.kubernetes.controllers.job_round import is_finished
 from runspec_emulators.kubernetes.emulator import Kubernetes
@@ -20,6 +19,8 @@ from runspec_jobs.cli.app import run
 from tests.support.azure.emulated_account import wait
 from tests.support.kubernetes.emulated_cluster import (
     Capture,
+    bare as bare,  # a fixture
+    cluster as cluster,  # a fixture
     listed,
     objects as objects,  # a fixture
     pods,
@@ -34,19 +35,6 @@ SIDECAR = {
     "image": "istio",
     "command": ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"],
 }
-
-
-@pytest.fixture
-def cluster(
-    objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Kubernetes]:
-    yield from prepared(tmp_path, monkeypatch, objects)
-
-
-@pytest.fixture
-def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubernetes]:
-    """A cluster without a store."""
-    yield from prepared(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -157,8 +157,8 @@ def estimate(
     machines = _price_machines(offer, work, provider, profile_prices, listed)
     prices = {machine.name: machine.usd_hour for machine in machines}
     known = {name: usd for name, usd in prices.items() if usd is not None}
-    complete = _demand_all_known(prices)
-    spot = _demand_all_known({machine.name: machine.spot_usd_hour for machine in machines})
+    complete = _keep_if_all_known(prices)
+    spot = _keep_if_all_known({machine.name: machine.spot_usd_hour for machine in machines})
     counts = {name: _count_machines(name, work, offer) for name in prices}
     caveat = offer.caveat or _explain_more_attempts(offer, work)
     work = work._replace(attempts=offer.attempts or count_most_attempts(work))
@@ -199,7 +199,7 @@ def _price_machines(
     return [_add_price(machine, profile_prices, listed, work) for machine in offer.machines]
 
 
-def _demand_all_known(prices: Mapping[str, float | None]) -> dict[str, float]:
+def _keep_if_all_known(prices: Mapping[str, float | None]) -> dict[str, float]:
     """Return *prices* if all are known, and none otherwise.
 
     One unknown price makes the most that a job can cost unknown: the service may choose that machine.

@@ -22,6 +22,9 @@ CHANGES = (
     1000  # the most that are read of a task, the last ones: each takes a request in an object store
 )
 # AWS Batch stores it as the reason of an ended job, and other versions of runspec compare it: it must not change.
+OTHER_VERSION = (
+    "another version of runspec has started this run: its nodes that have left cannot come back"
+)
 NOT_NEEDED = "the job is over: it is not needed any more"
 
 

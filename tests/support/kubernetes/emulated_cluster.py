@@ -58,6 +58,20 @@ def prepared(
         yield found
 
 
+@pytest.fixture
+def cluster(
+    objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Kubernetes]:
+    """Give a cluster whose store is in S3."""
+    yield from prepared(tmp_path, monkeypatch, objects)
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubernetes]:
+    """Give a cluster without a store."""
+    yield from prepared(tmp_path, monkeypatch)
+
+
 def write(text: str, **fields: Any) -> str:
     spec = {"apiVersion": "runspec/v1", "name": "job", "provider": "kubernetes", "run": text}
     Path("job.yaml").write_text(json.dumps({**spec, **fields}))

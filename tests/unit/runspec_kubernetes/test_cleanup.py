@@ -107,3 +107,14 @@ def test_the_record_in_a_store_names_the_cluster() -> None:
     record = json.loads(steps_of(make_spec(), profile)["record"].do.params["body"])
 
     assert record["cluster"] == "kind-a/ml"
+
+
+def test_files_of_a_run_whose_job_is_here_belong_to_this_namespace() -> None:
+    """Two machines may give a context of one cluster different names."""
+    fakes = Fakes()
+    fakes.cluster.add("jobs", OTHER, OTHER, kind="Job", spec={}, status=FAILED)
+    fakes.store[f"runs/{OTHER}/record.json"] = json.dumps({"cluster": "kind-a/default"}).encode()
+
+    (run,) = find(fakes)
+
+    assert run.remove[-1].params == {"prefix": f"runs/{OTHER}/"}

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from runspec_jobs.provider import Conflict, Released, State
+from runspec_jobs.provider.elastic_tasks import OTHER_VERSION
 from runspec_kubernetes.naming import CANCELLED, QUEUE_LABEL
 from runspec_kubernetes.store_layout import agent_name
-from runspec_kubernetes.task_stop import FIXED, STRANGER
+from runspec_kubernetes.task_stop import FIXED
 from tests.unit.runspec_kubernetes.fake_cluster import RUN, Fakes
 
 VOLUMES = [{"name": "agent", "configMap": {"name": agent_name()}}]
@@ -201,7 +202,7 @@ def test_a_job_that_has_ended_meanwhile_gets_no_index(monkeypatch: pytest.Monkey
     [
         ({QUEUE_LABEL: "q"}, {}, FIXED.format("in a queue of Kueue")),
         ({}, {"parallelism": 2}, FIXED.format("with max_parallel")),
-        ({}, {"template": {}}, STRANGER),
+        ({}, {"template": {}}, OTHER_VERSION),
     ],
 )
 def test_nodes_of_a_job_that_cannot_grow_do_not_come_back(

@@ -9,8 +9,8 @@ import pytest
 from runspec_aws.client import AwsClient
 from runspec_aws.status.nodes import CANCELLED
 from runspec_aws.status.returns import BEFORE
-from runspec_aws.task_stop import NEVER_BACK
 from runspec_jobs.provider import Request, State
+from runspec_jobs.provider.elastic_tasks import OTHER_VERSION
 from runspec_jobs.provider.node_ends import AWAY
 from tests.support.aws.elastic_pair import AT_ONCE, RUN, Pair, pair as pair
 
@@ -215,4 +215,4 @@ def test_nodes_with_the_agent_of_another_version_do_not_come_back(pair: Pair) ->
 
     found = pair.client.release(RUN, [], [], lambda operation: asked)
 
-    assert found.never_back == NEVER_BACK
+    assert found.never_back == OTHER_VERSION
