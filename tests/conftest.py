@@ -50,6 +50,8 @@ FORGOTTEN = (
 # How long an example takes says how busy the machine is. Property tests of the default run stay small.
 settings.register_profile("runspec", deadline=None)
 settings.load_profile("runspec")
+# For a run that decides about a change: what it draws is what it drew before the change.
+settings.register_profile("steady", deadline=None, derandomize=True)
 
 # Every test has a session of its own, and each read the same megabytes of models anew: read once, like
 # a program that has one session. A test that sets AWS_DATA_PATH has other models.
