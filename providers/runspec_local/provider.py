@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step
-from runspec_jobs.provider.machines import Offer
 from runspec_local import check, plan
 from runspec_local.options import LocalOptions
+
+if TYPE_CHECKING:
+    from runspec_jobs.provider.machines import Offer
 
 
 class LocalProvider:
@@ -41,6 +43,8 @@ class LocalProvider:
 
     def offer(self, spec: Spec, facts: Facts) -> Offer:
         """Return no machine: a price is that of the profile. Nothing here is reclaimed but nodes of elastic jobs."""
+        from runspec_jobs.provider.machines import Offer  # slow to import, and not for `validate`
+
         again = spec.retry.spot_attempts - 1 if spec.cluster.nodes.elastic else 0
         return Offer((), attempts=spec.retry.attempts + again)
 

@@ -5,32 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from runspec_jobs.errors import Conflict
-from runspec_jobs.machines.estimate import Offer
-from runspec_jobs.machines.price_list import ListedPrices, PriceList
-from runspec_jobs.machines.usage import Usage
-from runspec_jobs.provider.probe import Probe
 from runspec_jobs.provider.steps import Request, Response, Setup, Step
-from runspec_jobs.provider.streams.log_streams import Stream, TimedChunk
-from runspec_jobs.provider.types import (
-    Bundle,
-    Emulation,
-    ExecSpec,
-    Exported,
-    Finding,
-    MembershipChange,
-    Options,
-    Orphan,
-    OutputFile,
-    Places,
-    Progress,
-    Released,
-    Route,
-    Seat,
-)
-from runspec_jobs.spec.model import Spec
+
+if TYPE_CHECKING:  # annotations alone: no command needs the types of all features
+    from runspec_jobs.errors import Conflict
+    from runspec_jobs.machines.estimate import Offer
+    from runspec_jobs.machines.price_list import ListedPrices, PriceList
+    from runspec_jobs.machines.usage import Usage
+    from runspec_jobs.provider.probe import Probe
+    from runspec_jobs.provider.streams.log_streams import Stream, TimedChunk
+    from runspec_jobs.provider.types import (
+        Bundle,
+        Emulation,
+        ExecSpec,
+        Exported,
+        Finding,
+        MembershipChange,
+        Options,
+        Orphan,
+        OutputFile,
+        Places,
+        Progress,
+        Released,
+        Route,
+        Seat,
+    )
+    from runspec_jobs.spec.model import Spec
 
 
 @runtime_checkable

@@ -180,6 +180,7 @@ def test_a_verb_imports_its_own_module_alone(tmp_path: Path) -> None:
     others = {f"runspec_jobs.options.{name}" for name in MODULES} & found
     assert others == {"runspec_jobs.options.spec_verbs", "runspec_jobs.options.setup_verbs"}
     assert found.isdisjoint({"rich", "typer", "importlib.metadata", "subprocess", "difflib"})
+    assert not [name for name in found if name.startswith("runspec_jobs.machines.")]
     found = imported(MAIN, "plan", str(tmp_path / "job.yaml"))
     unused = ("runspec_jobs.engine.wait", "runspec_jobs.logs", "runspec_jobs.api.lifecycle")
     assert not [name for name in found if name.startswith((*unused, "concurrent."))]
