@@ -1,9 +1,7 @@
 """The settings of the AWS Batch provider."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
@@ -239,7 +237,7 @@ class AwsOptions(Options):
         """The instance types of the region as discovery found them; None if the catalogue is to be believed."""
         return self._offered
 
-    def offering(self, names: Iterable[str]) -> AwsOptions:
+    def offering(self, names: Iterable[str]) -> Self:
         """Return these options for a region that offers the instance types *names* and no others."""
         chosen = self.model_copy()
         chosen._offered = frozenset(names)  # noqa: SLF001 - an object of this class

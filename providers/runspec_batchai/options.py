@@ -1,7 +1,5 @@
 """The settings of the Azure Batch AI provider."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 

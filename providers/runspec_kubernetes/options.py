@@ -1,7 +1,5 @@
 """The settings of the Kubernetes provider."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self, get_args
 

@@ -1,7 +1,5 @@
 """The settings of the ParallelCluster provider: those of the cluster, in addition to those of Slurm."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self

@@ -1,7 +1,5 @@
 """The settings of the Slurm provider."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal

@@ -1,7 +1,5 @@
 """The profile: the settings of the user's accounts, by name of the provider."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -49,6 +47,9 @@ class Profile(Model):
         default=CONFIRM_ABOVE_USD,
         description="`apply` asks at a terminal before it starts a job that may cost more USD.",
     )
+
+
+EMPTY = Profile.model_construct()  # without validation, for which the model would have to be built
 
 
 def merge_options(

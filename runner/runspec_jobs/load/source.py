@@ -186,7 +186,7 @@ def validate_text(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
             return spec, [*notes, Problem(("provider",), message, hint)]
         return spec, [*notes, Problem(("provider",), message, hint, severity="note")]
     options, in_spec, _ = profile.merge_options(
-        provider.options_model, spec.provider, spec, profile.Profile(), complete=False
+        provider.options_model, spec.provider, spec, profile.EMPTY, complete=False
     )
     if options is None:
         return spec, [*notes, *in_spec]
@@ -233,7 +233,7 @@ def _suggest_places(provider: Provider, problems: Sequence[Problem]) -> Iterator
 
 def _check_rest(rest: Spec, provider: Provider, problems: Sequence[Problem]) -> list[Problem]:
     options, in_spec, _ = profile.merge_options(
-        provider.options_model, rest.provider, rest, profile.Profile(), complete=False
+        provider.options_model, rest.provider, rest, profile.EMPTY, complete=False
     )
     more = in_spec
     if options is not None:

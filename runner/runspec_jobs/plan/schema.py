@@ -118,7 +118,9 @@ def _drop_user_options(value: Any) -> Any:
         return [_drop_user_options(item) for item in value]
     if not isinstance(value, dict):
         return value
-    kept = {k: v for k, v in value.items() if not (isinstance(v, dict) and v.get(KEY) == USER.who)}
+    kept = {
+        k: v for k, v in value.items() if not (isinstance(v, dict) and v.get(KEY) == USER.value)
+    }
     return {k: _drop_user_options(v) for k, v in kept.items() if k != KEY}
 
 

@@ -1,7 +1,5 @@
 """The login at a private registry of images: its settings in a profile, and the file by which engines read it."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import abc
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from enum import Enum
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, GetJsonSchemaHandler
@@ -20,17 +20,17 @@ T = TypeVar("T")
 KEY = "x-set-by"  # in the JSON Schema of a provider's options
 
 
-@dataclass(frozen=True)
-class SetBy:
+class SetBy(Enum):
     """The mark of a field, which also appears in its JSON Schema."""
 
-    who: str
+    USER = "user"
+    ANYONE = "anyone"
 
     def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> Any:
-        return {**handler(core), KEY: self.who}
+        return {**handler(core), KEY: self.value}
 
 
-USER, ANYONE = SetBy("user"), SetBy("anyone")
+USER, ANYONE = SetBy.USER, SetBy.ANYONE
 User = Annotated[T, USER]
 """A field that only a profile may set, which the user wrote or has trusted."""
 Anyone = Annotated[T, ANYONE]
@@ -40,7 +40,7 @@ Anyone = Annotated[T, ANYONE]
 def find_unmarked(kind: type[BaseModel]) -> list[str]:
     """Return the fields of *kind*, and of every model in it, that do not have exactly one mark."""
     unmarked = []
-    for model in _list_with_nested(kind):
+    for model in list_with_nested(kind):
         for name, field in model.model_fields.items():
             if len([mark for mark in field.metadata if isinstance(mark, SetBy)]) != 1:
                 unmarked.append(f"{model.__name__}.{name}")
@@ -89,7 +89,7 @@ def list_models(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from list_models(inner)
 
 
-def _list_with_nested(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
+def list_with_nested(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
     """Yield *kind* and every model in its fields, each once."""
     seen, waiting = set(), [kind]
     while waiting:

@@ -1,7 +1,5 @@
 """The fields `metric` and `scaling`: the value that a job reports, and the sizes to compare."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator

@@ -3,8 +3,6 @@
 The types and limits of single fields are here; rules between fields are in `rules`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal

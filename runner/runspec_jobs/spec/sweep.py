@@ -1,11 +1,9 @@
 """The field `sweep`: values of parameters, lists of values that go together, and values drawn at random."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import (
     BeforeValidator,
@@ -141,7 +139,7 @@ class Distribution(Model):
     )
 
     @model_validator(mode="after")
-    def _require_one(self) -> Distribution:
+    def _require_one(self) -> Self:
         if len(self.model_fields_set) != 1:
             kinds = "uniform, log_uniform, integer or choice"
             raise make_error(f"one of {kinds} is expected here", "write {uniform: [0, 1]}")
@@ -153,7 +151,7 @@ class Distribution(Model):
         ends = self.uniform or self.log_uniform or self.integer
         return None if ends is None else (float(ends[0]), float(ends[1]))
 
-    def draw_value(self, draw: Draw) -> str:
+    def draw_value(self, draw: "Draw") -> str:
         """Return the value that *draw* takes in this distribution."""
         if self.uniform is not None:
             return draw.draw_uniform(*self.uniform)

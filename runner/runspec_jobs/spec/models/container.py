@@ -1,7 +1,5 @@
 """The container of a job in a spec: `container` and `ulimits`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (

@@ -1,8 +1,6 @@
 """The files of a job in a spec: `mounts` and `outputs`, and places in stores of other owners."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -12,6 +10,7 @@ from pydantic import (
     model_validator,
 )
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.spec.needs import WRITE_SOURCE, RunOutput, run_output
 from runspec_jobs.spec.types import (
     Folder,

@@ -1,7 +1,5 @@
 """The machines of a job in a spec: `cluster`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self, get_args

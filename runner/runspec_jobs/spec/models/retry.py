@@ -1,7 +1,5 @@
 """How the attempts of a job end and begin again in a spec: `retry` and `signal`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import pytest
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from runspec_jobs.load import registry
 from runspec_jobs.provider import Options
 from runspec_jobs.provider.settings import Anyone, Model, User, Word
-from runspec_jobs.spec.field_marks import find_unmarked, find_user_settings
+from runspec_jobs.spec.field_marks import find_unmarked, find_user_settings, list_with_nested
+from runspec_jobs.spec.model import Spec
 from runspec_jobs.testing.contract import ProviderContract
 
 
@@ -109,3 +111,12 @@ def test_a_mark_stands_in_the_schema_of_the_settings() -> None:
         "parts": "anyone",
         "listed": "anyone",
     }
+
+
+def test_no_annotation_of_a_field_is_text_that_pydantic_compiles_at_each_start() -> None:
+    kinds: list[type[BaseModel]] = [Spec]
+    kinds += [registry.load(name).options_model for name in registry.list_installed()]
+    models = {part for kind in kinds for part in list_with_nested(kind)}
+
+    modules = {sys.modules[model.__module__] for model in models}
+    assert [module.__name__ for module in modules if hasattr(module, "annotations")] == []
