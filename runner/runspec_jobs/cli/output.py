@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from runspec_jobs.api.events import Event
 from runspec_jobs.diagnostics.render import (
     count_columns,
     escape_control,
@@ -22,6 +21,7 @@ from runspec_jobs.errors import OutputFailed
 from runspec_jobs.report.numbers import format_number
 
 if TYPE_CHECKING:
+    from runspec_jobs.api.events import Event
     from runspec_jobs.report.tables import Cell, Table
 
 

@@ -59,6 +59,8 @@ def looks_secret(name: str, value: str) -> bool:
     >>> looks_secret("EOS_TOKEN", "<|endoftext|>"), looks_secret("MAX_TOKENS", "4096")
     (False, False)
     """
+    if len(value) <= SHORTEST:  # a switch or a number; the expressions take 2 ms to compile
+        return False
     if FORMATS.search(value):
         return True
     named = NAMES.search(name) and not OTHERS.search(name)

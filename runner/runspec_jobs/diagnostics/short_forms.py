@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+from runspec_jobs.regex import regex
+
 QUOTES = "\u201c\u201d\u201e\u2018\u2019\u201a\u00ab\u00bb"  # typographic ones, which are letters to YAML
-HIGHER = re.compile(r"acc|f1|auc|score|reward|recall|precision|bleu|iou|map|r2|psnr", re.IGNORECASE)
+HIGHER = regex(r"acc|f1|auc|score|reward|recall|precision|bleu|iou|map|r2|psnr", re.IGNORECASE)
 SOURCE = r"[./~]|\w+://"  # what a source begins with
 INDENT = "indent the lines that belong to it by two spaces"
 

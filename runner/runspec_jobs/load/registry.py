@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import traceback
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
@@ -159,6 +158,8 @@ def translate_import_errors() -> Iterator[None]:
 
 def _make_lacking(exc: ImportError) -> Lacking | None:
     """Return the error that replaces *exc*, or None if the missing module belongs to runspec or to a provider."""
+    import traceback  # slow to import, and only here
+
     frames = traceback.walk_tb(exc.__traceback__)
     modules = [str(frame.f_globals.get("__name__")) for frame, _ in frames]
     # The longest module first: a provider may live in a package below that of another one.

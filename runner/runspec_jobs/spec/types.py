@@ -30,13 +30,14 @@ from pydantic_core import PydanticCustomError
 from runspec_jobs.diagnostics.secret_values import is_pasted
 from runspec_jobs.diagnostics.short_forms import has_typographic_quotes, remove_typographic_quotes
 from runspec_jobs.document.nodes import Text, resolve, resolve_kind
+from runspec_jobs.regex import regex
 
 KIB = 1024
 UNITS = {"KiB": KIB, "MiB": KIB**2, "GiB": KIB**3, "TiB": KIB**4}
 SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 # The name of a GPU in place of a number of GPUs, such as A100 or A-100, or with the number: A100:8.
-GPU_TYPE = re.compile(r"([A-Z]{1,3})-?([0-9]{1,4}[A-Z]?(?:-[0-9]+GB)?)(?::([1-9][0-9]{0,3}))?")
+GPU_TYPE = regex(r"([A-Z]{1,3})-?([0-9]{1,4}[A-Z]?(?:-[0-9]+GB)?)(?::([1-9][0-9]{0,3}))?")
 LARGEST = 2**63 - 1  # the greatest integer in other languages and in random draws
 
 # 1h30m; or as Slurm and others write it where it means one thing: 2:00:00, 1-12 and 1-12:00, but not 30:00.
@@ -469,7 +470,11 @@ Folder = Annotated[
 
 
 class Model(BaseModel):
-    """The base class of every model: instances are frozen, and an unknown key is an error."""
+    """The base class of every model: instances are frozen, and an unknown key is an error.
+
+    Modules with models have no `from __future__ import annotations`: pydantic would compile each field's annotation
+    at every start.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -489,10 +494,10 @@ LOWER = "write the name of the image in lower case"
 SHAPE = "write it as [REGISTRY/]NAME[:TAG], such as python:3.12-slim"
 # What else engines of containers read, each on its own machine:
 # https://github.com/containers/image/blob/main/docs/containers-transports.5.md
-ON_MACHINE = re.compile(
+ON_MACHINE = regex(
     r"(containers-storage|dir|docker-archive|docker-daemon|oci|oci-archive):(?!//)(?=.*[/:]).+"
 )
-ID = re.compile(r"(sha256:)?[0-9a-f]{64}")
+ID = regex(r"(sha256:)?[0-9a-f]{64}")
 FILE_ENDS = (".sif", ".simg", ".sqsh", ".tar", ".tar.gz", ".tgz")
 
 
