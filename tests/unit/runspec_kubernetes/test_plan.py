@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from runspec_jobs.provider import Request
+from runspec_kubernetes import store_layout
+from runspec_kubernetes.decision import decide
 from tests.unit.runspec_kubernetes.plans import (
     CODE,
     MODEL,
@@ -17,6 +20,7 @@ from tests.unit.runspec_kubernetes.plans import (
     env_of,
     errors,
     job_of,
+    make_facts,
     make_spec,
     paths_of,
     pod_of,
@@ -177,3 +181,22 @@ def test_an_entrypoint_that_no_registry_knows_is_refused() -> None:
     spec = make_spec(container={**SERVED, "image": "localhost/a:1"})
 
     assert errors(spec) == ["no registry says which ENTRYPOINT the image has"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "profile", "stops"),
+    [
+        ({}, STORE, False),
+        ({"sweep": {"lr": [1, 2]}}, STORE, True),
+        ({"sweep": {"lr": [1, 2]}}, {}, False),
+    ],
+)
+def test_tasks_of_a_sweep_with_a_store_alone_can_be_stopped(
+    fields: dict[str, Any], profile: dict[str, Any], stops: bool
+) -> None:
+    spec = make_spec(**fields)
+    facts = make_facts(spec, profile)
+
+    record = json.loads(store_layout.describe(decide(spec, facts), spec, RUN, facts))
+
+    assert ("stop_s" in record, "repeats_stopped" in record) == (stops, stops)

@@ -266,3 +266,15 @@ def test_the_pod_of_a_lost_node_says_so_while_it_stays() -> None:
     assert status.state is State.RUNNING
     assert status.reason.startswith("its pod is still to end: the node was lost")
     assert status.nodes[0].reason == status.reason
+
+
+def test_a_run_whose_job_somebody_has_deleted_is_gone() -> None:
+    assert Fakes().client.state(RUN).state is State.GONE
+
+
+def test_a_job_without_a_record_is_gone() -> None:
+    fakes = Fakes()
+    fakes.add_job()
+    del fakes.store[f"runs/{RUN}/record.json"]
+
+    assert fakes.client.state(RUN).state is State.GONE

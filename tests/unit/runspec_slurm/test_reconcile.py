@@ -216,3 +216,19 @@ def test_the_queue_is_read_without_making_the_workspace(
     assert away.queue.all() == []
 
     assert not (tmp_path / "away").exists()
+
+
+@pytest.mark.process
+def test_of_two_machines_that_keep_an_end_the_first_one_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, run = forgetful(tmp_path, monkeypatch, "7", 3600), tmp_path / "runs/job-a1"
+    (run / "ends/0/1").mkdir(parents=True)
+    (run / "ends/0/1/batch").write_text('{"code": 3}')
+    ended = client.state("job-a1")
+    first = ended._replace(reason="as another machine has seen it")
+    (run / "last").write_text(json.dumps(states.to_json(first)))
+
+    client.jobs.keep("job-a1")
+
+    assert client.state("job-a1") == first

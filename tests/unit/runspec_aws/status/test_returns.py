@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from runspec_aws.client import AwsClient
-from runspec_aws.status.nodes import CANCELLED
+from runspec_aws.status.nodes import CANCELLED, Place
 from runspec_aws.status.returns import BEFORE
 from runspec_jobs.provider import Request, State
 from runspec_jobs.provider.elastic_tasks import OTHER_VERSION
@@ -216,3 +216,21 @@ def test_nodes_with_the_agent_of_another_version_do_not_come_back(pair: Pair) ->
     found = pair.client.release(RUN, [], [], lambda operation: asked)
 
     assert found.never_back == OTHER_VERSION
+
+
+def test_descriptions_that_are_known_are_asked_for_only_when_they_are_to_be_new(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.come()
+    places = pair.client.jobs.returns.seat(
+        RUN, [Place(0, rank, f"{pair.array}:{rank}") for rank in (0, 1)]
+    )
+    asked: list[bool] = []
+    monkeypatch.setattr(
+        pair.client.jobs.poller, "describe", lambda ids, *, anew=False: asked.append(anew) or {}
+    )
+
+    pair.client.jobs.returns.describe(places)
+    pair.client.jobs.returns.describe(places, anew=True)
+
+    assert asked == [False, True]

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from runspec_jobs.state.chain_record import ChainRecord, current, note_run, note_want
+from runspec_jobs.errors import Newer
+from runspec_jobs.state.chain_record import (
+    ChainRecord,
+    current,
+    find_chains_folder,
+    note_run,
+    note_want,
+)
 
 
 @pytest.fixture
@@ -35,3 +43,13 @@ def test_a_run_that_another_command_noted_before_stays(chain: ChainRecord) -> No
 
     assert note_run(chain, "first", "first-xyz789", None).runs == {"first": "first-abc123"}
     assert note_run(chain, "first", "first-xyz789", "first-abc123").earlier == ("first-abc123",)
+
+
+def test_the_record_of_a_newer_version_is_refused_with_its_version(chain: ChainRecord) -> None:
+    note_want(chain, "cancel")
+    (file,) = find_chains_folder().glob("*.json")
+    newer = {**json.loads(file.read_text()), "format": "runspec.chain/v9", "runspec": "9.1"}
+    file.write_text(json.dumps(newer))
+
+    with pytest.raises(Newer, match=r"runspec 9\.1 wrote it"):
+        current(chain)
