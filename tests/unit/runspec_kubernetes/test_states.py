@@ -278,3 +278,16 @@ def test_a_job_without_a_record_is_gone() -> None:
     del fakes.store[f"runs/{RUN}/record.json"]
 
     assert fakes.client.state(RUN).state is State.GONE
+
+
+def test_a_job_that_waits_says_what_its_pod_waits_for() -> None:
+    fakes = Fakes()
+    fakes.add_job()
+    state = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    status = fakes.add_pod(0, "Pending")["status"]
+    status["containerStatuses"] = [{"name": "job", "state": state}]
+
+    assert fakes.client.state(RUN)[:2] == (
+        State.WAITING,
+        "the image cannot be pulled: no such image",
+    )
