@@ -205,6 +205,10 @@ def test_roles_secrets_and_the_log_group_are_in_the_profile() -> None:
             {"ulimits": [{"name": "nofile", "softLimit": 1, "hardLimit": 2}]},
             "train.json:9: soft limit of nofile",
         ),
+        (
+            {"ulimits": [{"name": "nofile", "hardLimit": "many"}]},
+            "train.json:9: ulimit nofile: it is not a number",
+        ),
         ({"environment": [{"name": "AWS_BATCH_A", "value": "1"}]}, "train.json:9: variable "),
         ({"command": ["a", "Ref::size"]}, "train.json:7: parameter size: it has no value"),
         ({"logConfiguration": {"logDriver": "splunk"}}, "train.json:8: log driver splunk"),

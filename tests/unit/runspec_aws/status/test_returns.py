@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -226,9 +227,12 @@ def test_descriptions_that_are_known_are_asked_for_only_when_they_are_to_be_new(
         RUN, [Place(0, rank, f"{pair.array}:{rank}") for rank in (0, 1)]
     )
     asked: list[bool] = []
-    monkeypatch.setattr(
-        pair.client.jobs.poller, "describe", lambda ids, *, anew=False: asked.append(anew) or {}
-    )
+
+    def describe(ids: object, *, anew: bool = False) -> dict[str, Any]:
+        asked.append(anew)
+        return {}
+
+    monkeypatch.setattr(pair.client.jobs.poller, "describe", describe)
 
     pair.client.jobs.returns.describe(places)
     pair.client.jobs.returns.describe(places, anew=True)

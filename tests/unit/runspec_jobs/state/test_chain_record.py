@@ -11,10 +11,10 @@ from runspec_jobs.errors import Newer
 from runspec_jobs.state.chain_record import (
     ChainRecord,
     current,
-    find_chains_folder,
     note_run,
     note_want,
 )
+from runspec_jobs.state_folder import find_chains_folder
 
 
 @pytest.fixture
