@@ -298,6 +298,7 @@ def store_variables(options: KubernetesOptions) -> dict[str, str]:
     kind, _, place = store.partition("://")
     if kind == "s3":
         values = {"RUNSPEC_STORE": store, "RUNSPEC_REGION": options.region or "us-east-1"}
+        values["RUNSPEC_PRINTABLE"] = "1"  # obstore lists no objects with other names
         return values | ({"AWS_ENDPOINT_URL_S3": options.store_url} if options.store_url else {})
     if kind == "az":
         account, _, rest = place.partition("/")

@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import os
+import re
 import threading
 import time
 from http.client import HTTPException, HTTPResponse
@@ -26,6 +27,7 @@ NAMESPACE = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 # AWS's own S3 is never full. RFC 4918, section 11.5; https://docs.ceph.com/en/latest/radosgw/s3/#common-error-responses
 FULL_STATUS, FULL_CODES = 507, (b"XMinioStorageFull", b"QuotaExceeded")
 CUT_LIST = "the store's list of objects was cut off"
+CONTROLS = re.compile("[\\x00-\\x1f\\x7f]")
 CLAIMS = 5  # attempts, while others claim at the same moment
 
 
@@ -43,9 +45,12 @@ boot.credentials = _credentials
 
 
 class S3Store(boot.Store):
+    printable = False
+
     def __init__(self, env: Mapping[str, str] = os.environ) -> None:
         super().__init__(env)
         self.keys = workload_identity.find_aws(env, self.region)
+        self.printable = bool(env.get("RUNSPEC_PRINTABLE"))
 
     def sign(self, ask: Ask, path: str, query: str) -> Dict[str, str]:
         if self.keys is None:
@@ -221,10 +226,13 @@ class S3Bucket(Bucket):
     def copy(self, source: str, target: str, size: int) -> None:
         """Copy up to PART_BYTES in one request, and more in parts; S3's limit for one request is 5 GiB.
 
-        The source's tags are not copied: that would need `s3:GetObjectTagging` and `s3:PutObjectTagging`.
+        The source's tags are not copied: that would need `s3:GetObjectTagging` and `s3:PutObjectTagging`. With
+        `RUNSPEC_PRINTABLE`, *target* may have no control characters: the client of the run, obstore, cannot list them.
 
         https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html
         """
+        if self.store.printable and CONTROLS.search(target):
+            raise NoName("its client cannot list a name with control characters")
         if size > PART_BYTES:
             self._in_parts(target, lambda upload: self._copied_parts(source, target, upload, size))
         else:

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import pytest
 
+from runspec_agent.base.failure import NoName
 from runspec_agent.base.job_env import LOST, USAGE, Failure
 from runspec_agent.store import blob, s3 as module
 from runspec_agent.store.base import BLOCK, Bucket, file_digest
@@ -58,6 +59,23 @@ def test_keys_may_hold_what_xml_cannot(bucket: Bucket, key: str) -> None:
 
     assert bucket.get("in/" + key) == b"1"
     assert [found.key for found in bucket.listing("in/")] == ["in/" + key]
+
+
+@S3
+@pytest.mark.parametrize("key", ["x\ny\t", "a\x01b", "a\x7f"])
+def test_no_copy_has_a_name_that_the_client_cannot_list(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """A list of obstore, which the client of Kubernetes uses, ends at the first such name."""
+    monkeypatch.setenv("RUNSPEC_PRINTABLE", "1")
+    printable = S3Bucket()
+    bucket.put("object", b"1")
+
+    with pytest.raises(NoName, match="control characters") as failure:
+        printable.copy("object", f"outputs/{key}", 1)
+
+    assert failure.value.code != LOST, "the other files of an output are copied"
+    assert [found.key for found in bucket.listing("")] == ["object"]
 
 
 # Claims
