@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from runspec_agent.base.light_typing import NamedTuple
-from runspec_jobs.api import listing
 from runspec_jobs.api.events import Events, OnEvent
-from runspec_jobs.api.listing import Summary
-from runspec_jobs.api.profiles import load_configured
 from runspec_jobs.engine import clients, end, rescue
 from runspec_jobs.engine.end import forget_group as forget_group
 from runspec_jobs.engine.reporter import Reporter
@@ -20,6 +18,9 @@ from runspec_jobs.load import registry
 from runspec_jobs.machines.estimate import StandingCost
 from runspec_jobs.provider import Facts, Provider, State, SupportsOrphans
 from runspec_jobs.state import chain_record, probe_leftovers, run_record
+
+if TYPE_CHECKING:
+    from runspec_jobs.api.listing import Summary
 
 TERMINAL = frozenset(str(state) for state in State if state.terminal)
 
@@ -41,6 +42,8 @@ def list_orphans(
     With *delete*, they are deleted; with *alive*, those too that live jobs use, which are cancelled first. Shared
     resources stay while a record cannot be read. Raises Unavailable if the provider leaves nothing to find.
     """
+    from runspec_jobs.api.profiles import load_configured  # imports what sets up accounts
+
     events = Events(on_event)
     service, options = load_configured(provider)
     client = service.connect(Facts(options))
@@ -114,6 +117,8 @@ def list_ended(older_than_s: float = 0.0) -> list[Summary]:
 
 def list_not_destroyed() -> list[Summary]:
     """Return the runs on record that are not destroyed, alive ones too, oldest first."""
+    from runspec_jobs.api import listing  # `destroy_expired`, after each `apply`, needs none
+
     return [summary for summary in listing.list_summaries() if summary.state != listing.DESTROYED]
 
 

@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -111,15 +112,25 @@ def _carry_out(words: Sequence[str], given: dict[str, Any]) -> int:
     try:
         code = carry_out(verb, options)
         if verb in DESTROYING:
-            from runspec_jobs.cli import destroy  # most of it is imported by then
-
-            destroy.destroy_expired()
+            _destroy_expired()
         return code
     except ImportError:
         from runspec_jobs.api import machine  # not every verb needs it
 
         with machine.translate_import_errors():
             raise
+
+
+def _destroy_expired() -> None:
+    """Destroy what is past its `ttl`, and say so; nothing of it changes how the command ends."""
+    from runspec_jobs.api import cleanup  # most of it is imported by then
+    from runspec_jobs.cli import output
+    from runspec_jobs.report.numbers import format_seconds
+
+    for one in cleanup.destroy_expired():
+        ago = format_seconds(time.time() - one.ended_at)
+        over = f"{one.run} ended {ago} ago, and its ttl of {format_seconds(one.ttl_s)} is over"
+        output.tell(f"{over}: {f'not destroyed: {one.why}' if one.why else 'destroyed'}")
 
 
 def _do_own(name: str, verb: str | None = None) -> int:

@@ -84,14 +84,6 @@ def demand_meant(name: str, runs: Sequence[Run], verb: str) -> None:
         raise UsageError("not confirmed: nothing was done")
 
 
-def destroy_expired() -> None:
-    """Destroy what is past its `ttl`, and say so; nothing of it changes how the command ends."""
-    for one in cleanup.destroy_expired():
-        ago = format_seconds(time.time() - one.ended_at)
-        over = f"{one.run} ended {ago} ago, and its ttl of {format_seconds(one.ttl_s)} is over"
-        output.tell(f"{over}: {f'not destroyed: {one.why}' if one.why else 'destroyed'}")
-
-
 def destroy(options: DestroyOptions) -> int:
     if options.shared or options.site:
         return _destroy_shared(options)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from runspec_jobs.api import listing, profiles
 from runspec_jobs.api.lifecycle import Outcome, Part, Run, Spent, Status
-from runspec_jobs.api.listing import AllSpending
 from runspec_jobs.cli import output
 from runspec_jobs.errors import OK, Damaged, Newer
 from runspec_jobs.machines import spent
 from runspec_jobs.options.watch_verbs import CostOptions, PricesOptions
 from runspec_jobs.report.numbers import format_usd
 from runspec_jobs.report.tables import Table
+
+if TYPE_CHECKING:
+    from runspec_jobs.api.listing import AllSpending
 
 NAMED = 3  # the most runs that a note names
 
@@ -96,6 +97,8 @@ def _short(part: Part) -> str:
 
 def cost(options: CostOptions) -> int:
     """Print what the runs on record have cost."""
+    from runspec_jobs.api import listing  # `apply`, which says what one run has cost, needs none
+
     since_s = None if options.since_s is None else time.time() - options.since_s
     by = options.by or "name"
     spending = listing.sum_spending(since_s, by_provider=by == "provider")
@@ -119,10 +122,12 @@ def _json(spending: AllSpending) -> dict[str, Any]:
 
 def _table(spending: AllSpending, by: str) -> Table:
     """Return a row for each group and their sum, with a column for each outcome that occurs."""
+    from runspec_jobs.api.listing import Spending
+
     outcomes = list(spending.cost)
     titles = (by, "runs", "hours", *map(str, outcomes), "in all")
     runs = sum(row.runs for row in spending.groups)
-    shown = [*spending.groups, listing.Spending("in all", runs, spending.cost)]
+    shown = [*spending.groups, Spending("in all", runs, spending.cost)]
     rows = tuple(
         (
             row.group,
@@ -164,6 +169,8 @@ def _named(runs: Sequence[str]) -> str:
 
 def prices(options: PricesOptions) -> int:
     """Print which prices are known, with their dates and sources; with `--update`, read them first."""
+    from runspec_jobs.api import profiles  # imports what sets up accounts
+
     read = profiles.read_known_prices
     listed = profiles.update_prices(output.tell_event) if options.update else read()
     if options.as_json:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runspec_jobs.engine import adopt, apply as engine, resume
+from runspec_jobs.engine import apply as engine, resume
 from runspec_jobs.engine.clients import connect, record_rates, rehydrate
 from runspec_jobs.engine.outputs import run_inputs
 from runspec_jobs.engine.reporter import Reporter
@@ -382,9 +382,11 @@ def _make(choice: Choice, inputs: PlanInputs, client: Client, reporter: Reporter
             return read_ended_status(journal.memory)
         if isinstance(client, SupportsProgress):
             client.listen(reporter.line)
-        state = (
-            adopt.make_state(old, inputs.provider) if isinstance(client, SupportsAdoption) else None
-        )
+        state = None
+        if isinstance(client, SupportsAdoption):
+            from runspec_jobs.engine import adopt  # makes models, which is slow
+
+            state = adopt.make_state(old, inputs.provider)
         bundles = {**inputs.bundles, **inputs.copies}
         hands = engine.ApplyContext(client, reporter, bundles, state=state)
         engine.make(old.plan, journal, hands)

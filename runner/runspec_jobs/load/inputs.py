@@ -54,7 +54,6 @@ from runspec_jobs.spec import validate
 from runspec_jobs.spec.models.container import Build
 from runspec_jobs.spec.requirements import RequirementsError, list_conda_lines, list_requirements
 from runspec_jobs.spec.scaling import select_size, write_size
-from runspec_jobs.state.downloads import download
 
 MAX_REQUIREMENTS_BYTES = MIB
 
@@ -484,6 +483,8 @@ def open_bundle(
     Raises BundleError if it is neither, or contains files that must not be uploaded.
     """
     if mount.url is not None and mount.sha256 is not None:
+        from runspec_jobs.state.downloads import download  # imports ssl, which is slow
+
         try:
             path = download(mount.url, mount.sha256, watch(f"download {mount.url}"))
         except UsageError as exc:

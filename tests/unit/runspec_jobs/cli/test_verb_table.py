@@ -186,6 +186,18 @@ def test_a_verb_imports_its_own_module_alone(tmp_path: Path) -> None:
     assert not [name for name in found if name.startswith((*unused, "concurrent."))]
 
 
+@pytest.mark.process
+def test_apply_imports_nothing_for_other_jobs_than_this_one(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(
+        "apiVersion: runspec/v1\nname: job\nprovider: local\ncommand: [echo]\n"
+    )
+
+    found = imported(MAIN, "apply", str(tmp_path / "job.yaml"))
+
+    others = {"api.chains", "api.listing", "api.profiles", "engine.adopt", "state.downloads"}
+    assert found.isdisjoint({"ssl", "http.client", *(f"runspec_jobs.{name}" for name in others)})
+
+
 def on_a_terminal(*words: str, **env: str) -> str:
     """Return what `runspec` prints where its output is a terminal."""
     master, slave = os.openpty()
