@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from runspec_jobs.errors import RunspecError, Unavailable
 from runspec_jobs.logs.outage import Outage, Start, start_call
-from runspec_jobs.logs.read_pauses import ReadPauses, Sleep, make_rests
+from runspec_jobs.logs.read_pauses import FIRST_PAUSE_S, ReadPauses, Sleep, is_near, make_rests
 from runspec_jobs.provider import Client, State, Status, SupportsLogs, SupportsLogTimes
 from runspec_jobs.provider.streams.log_streams import Chunk, Stream, TimedChunk
 
@@ -180,7 +180,7 @@ def follow(
     following = Following(client, run, show, wanted or accept_every, outage, reconcile, unfinished)
     following.timer = get_timer(client) if timed else None
     # Logs are read in this thread, and the state is requested in another one.
-    looks = Looks(following.look, start, clock)
+    looks = Looks(following.look, start, clock, near=is_near(following.source))
     pauses = ReadPauses(run, following.source, timeout_s, sleep, clock)
     note_waiting = _make_reason_reporter(waits)
     while True:
@@ -211,13 +211,21 @@ def _make_reason_reporter(waits: Callable[[str], None]) -> Callable[[Status], No
 
 
 class Looks:
-    """Requests the state of a run repeatedly, one request at a time, in the background."""
+    """Requests the state of a run repeatedly, one request at a time, in the background.
+
+    That of a *near* run, on this machine, is requested sooner at first, so that the end of a short job is seen.
+    """
 
     def __init__(
-        self, look: Callable[[], Status], start: Start[Status], clock: Callable[[], float]
+        self,
+        look: Callable[[], Status],
+        start: Start[Status],
+        clock: Callable[[], float],
+        *,
+        near: bool = False,
     ) -> None:
-        self.look, self.start, self.clock = look, start, clock
-        self._began_s = self._ended_s = self._next_s = clock()
+        self.look, self.start, self.clock, self.near = look, start, clock, near
+        self._followed_s = self._began_s = self._ended_s = self._next_s = clock()
         self._asked: Future[Status] | None = None
 
     def take_result(self, outage: Outage) -> Status | None:
@@ -232,7 +240,10 @@ class Looks:
         asked, self._asked = self._asked, None
         took_s = self._ended_s - self._began_s
         # A slow service is asked less often.
-        self._next_s = self._ended_s + min(STATE_SHARE * took_s, STATE_CAP_S)
+        pause_s = min(STATE_SHARE * took_s, STATE_CAP_S)
+        if self.near:
+            pause_s = min(pause_s, max(self._ended_s - self._followed_s, FIRST_PAUSE_S))
+        self._next_s = self._ended_s + pause_s
         try:
             status = asked.result()
         except RunspecError as exc:

@@ -68,7 +68,12 @@ def _pause_s(followed_s: float, quiet_s: float) -> float:
 
 def _get_least_pause(source: SupportsLogs) -> float:
     """Return the least pause that the service asks for; a provider that reads logs from this machine needs none."""
-    return source.poll_s if source.poll_s >= LONGEST_PAUSE_S else 0.0
+    return 0.0 if is_near(source) else source.poll_s
+
+
+def is_near(source: SupportsLogs) -> bool:
+    """Return whether *source* is on this machine, and no service that counts requests."""
+    return source.poll_s < LONGEST_PAUSE_S
 
 
 def make_rests() -> Iterator[float]:

@@ -387,6 +387,28 @@ def test_looks_are_spaced_by_an_answer_that_is_seen_before_its_callbacks_have_ru
     assert looks.take_result(outage) is None, "it is asked again after two seconds"
 
 
+@pytest.mark.parametrize(("near", "asked"), [(False, [0.2, 2.4]), (True, [0.2, 0.6, 1.4, 3.0])])
+def test_a_run_on_this_machine_is_looked_at_sooner_at_first(near: bool, asked: list[float]) -> None:
+    now, times = [0.0], list[float]()
+
+    def look() -> Status:
+        now[0] += 0.2
+        times.append(round(now[0], 1))
+        return Status(State.RUNNING)
+
+    def start(ask: Callable[[], Status]) -> Future[Status]:
+        future = Future[Status]()
+        answer(ask, future)
+        return future
+
+    looks = follow.Looks(look, start, lambda: now[0], near=near)
+    while now[0] < 3.0:
+        if looks.take_result(Outage(print)) is None:
+            now[0] += 0.1
+
+    assert times == asked
+
+
 def test_logs_that_cannot_be_read_at_the_end_are_read_when_they_can() -> None:
     service = Down(NoAnswer("500"), begins=100, lasts=100, ends=50)
     service.state = lambda run: Status(  # type: ignore[method-assign]
