@@ -59,7 +59,7 @@ from runspec_namespaces import kernel_support
 # What the supervisor imports: this package and the agent. In a checkout they lie in two folders.
 SOURCES = tuple(str(Path(package.__path__[0]).parent) for package in (runspec_local, runspec_agent))
 BOOTSTRAP = (
-    "import sys; sys.path[:0] = [sys.argv.pop(1), sys.argv.pop(1)]; "
+    "import gc, sys; gc.disable(); sys.path[:0] = [sys.argv.pop(1), sys.argv.pop(1)]; "
     "from runspec_local.supervisor.reaper import main; main()"
 )
 

@@ -8,6 +8,7 @@ them, which is this process: PR_SET_CHILD_SUBREAPER, prctl(2).
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import select
@@ -26,6 +27,8 @@ from runspec_local.supervisor.supervision import KILL_S, supervise
 
 def main() -> None:
     """Run the supervisor of the run in a folder as a child, and wait for its end."""
+    gc.freeze()  # what was imported is no garbage
+    gc.enable()
     folder = Path(sys.argv[1])
     process.adopt_orphans()
     select.select([0], [], [])  # until the client has written all files of the run, or has ended
