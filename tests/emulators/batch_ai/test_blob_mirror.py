@@ -121,3 +121,20 @@ def test_a_container_that_is_not_there_cannot_be_mounted(
     assert done.execution_state == "failed"
     assert done.execution_info.errors[0].code == "MountVolumeFailed"
     assert blobs.key not in done.execution_info.errors[0].message
+
+
+def test_links_that_lead_nowhere_and_pipes_end_no_job(
+    make: Callable[..., Hand], blobs: Blobs, container: ContainerClient
+) -> None:
+    """Nor does a link that leads to itself, to its folder, or has a target that is too long, nor an odd name."""
+    hand = hand_of(make, blobs)
+
+    done = hand.run(
+        "cd $AZ_BATCHAI_OUTPUT_MODEL; echo 1 >m; mkdir d; mkfifo p; touch $(printf '\\377') $(printf '\\001'); "
+        "ln -s gone a; ln -s b b; ln -s . c; ln -s $(printf %0300d 0) e",
+        mountVolumes=mounted(blobs),
+        outputDirectories=[{"id": "MODEL", "pathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/data"}],
+    )
+
+    assert done.execution_state == "succeeded"
+    assert sorted(hand.files("MODEL")) == ["d", "m"]

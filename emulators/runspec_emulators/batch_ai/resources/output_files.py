@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from runspec_emulators.batch_ai.errors import missing, refused
 from runspec_emulators.batch_ai.jobs import environment, mounts
 from runspec_emulators.batch_ai.model import OVER, Job
 from runspec_emulators.batch_ai.resources import jobs
+from runspec_emulators.batch_ai.storage.blob_mirror import is_text
 from runspec_emulators.batch_ai.storage.volumes import CannotMount, expanded
 from runspec_emulators.batch_ai.world import World
 
@@ -35,8 +37,16 @@ def listed(world: World, request: Request) -> Response:
     if not at.is_dir() or not (live or job.state in OVER):
         return page(world.url, request, [])
     newest = time.time() - world.settings.list_lag_s
-    entries = [e for e in sorted(at.iterdir()) if e.stat().st_ctime <= newest]
+    entries = [e for e in sorted(at.iterdir()) if is_stored(e) and e.stat().st_ctime <= newest]
     return page(world.url, request, [described(world, entry, minutes) for entry in entries])
+
+
+def is_stored(entry: Path) -> bool:
+    """Return whether *entry* is a file or a folder: a share has no broken links, links to folders or pipes.
+
+    Nor has it names that are no text, or that have control characters.
+    """
+    return is_text(entry) and (os.path.isfile(entry) or (not entry.is_symlink() and entry.is_dir()))
 
 
 def described(world: World, entry: Path, minutes: int) -> dict[str, Any]:

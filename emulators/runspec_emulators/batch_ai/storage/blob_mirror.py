@@ -6,6 +6,8 @@ been closed. What a job deletes stays in the container. https://github.com/Azure
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ from azure.storage.blob import ContainerClient
 from runspec_emulators.batch_ai.settings import Settings
 from runspec_emulators.batch_ai.storage.volumes import CannotMount, Volume
 
+CONTROLS = re.compile("[\\x00-\\x1f\\x7f]")  # in a name, Azurite fails with 500 at each list
 VERSION = "2021-12-02"  # a version of the API that every Azurite in use knows
 
 
@@ -82,7 +85,7 @@ def files(folder: Path) -> Iterator[Path]:
 
     https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
     """
-    return (file for file in sorted(folder.rglob("*")) if is_text(file) and file.is_file())
+    return (file for file in sorted(folder.rglob("*")) if is_text(file) and os.path.isfile(file))
 
 
 def is_text(file: Path) -> bool:
@@ -90,7 +93,7 @@ def is_text(file: Path) -> bool:
         str(file).encode()
     except UnicodeEncodeError:  # bytes that are not UTF-8: PEP 383
         return False
-    return True
+    return not CONTROLS.search(str(file))
 
 
 @contextmanager
