@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runspec_jobs.api import cleanup as api
+from runspec_jobs.api import profiles
 from runspec_jobs.cli import cleanup
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import UsageError
@@ -35,7 +35,7 @@ def test_the_hint_names_the_option_that_what_is_alive_needs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], alive: bool
 ) -> None:
     orphan = Orphan("a job", (), "job-abc234", alive=alive)
-    monkeypatch.setattr(api, "load_configured", lambda name: (Service(orphan), Options()))
+    monkeypatch.setattr(profiles, "load_configured", lambda name: (Service(orphan), Options()))
 
     assert cleanup.gc(GcOptions(provider="fake")) == 0
 
@@ -48,7 +48,7 @@ def test_programs_get_each_orphan_as_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     orphan = Orphan("a job", (), "job-abc234", alive=True)
-    monkeypatch.setattr(api, "load_configured", lambda name: (Service(orphan), Options()))
+    monkeypatch.setattr(profiles, "load_configured", lambda name: (Service(orphan), Options()))
 
     assert run(["gc", "fake", "--json"]) == 0
 
