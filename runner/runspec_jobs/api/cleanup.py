@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runspec_agent.base.light_typing import NamedTuple
@@ -122,8 +121,7 @@ def list_not_destroyed() -> list[Summary]:
     return [summary for summary in listing.list_summaries() if summary.state != listing.DESTROYED]
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """What the records of this machine mention."""
 
     runs: set[str]

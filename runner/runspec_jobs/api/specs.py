@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -66,7 +65,7 @@ def check_file(path: Path, params: Params = ()) -> list[SourceFile]:
         return [check(path, params=params)]
     overrides = Overrides(params=write_params(params))
     file = chain_file.read_chain(path)
-    file = replace(file, texts=tuple(override_job(text, overrides) for text in file.texts))
+    file = file._replace(texts=tuple(override_job(text, overrides) for text in file.texts))
     specs = []
     for text in file.texts:
         spec, problems = source.validate_text(text)

@@ -177,7 +177,7 @@ def _show_drawn(job: Job) -> None:
 
 
 def _changes_json(changes: list[Change] | None) -> list[dict[str, Any]] | None:
-    return None if changes is None else [vars(change) for change in changes]
+    return None if changes is None else [change._asdict() for change in changes]
 
 
 def _print_changes(

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.engine import clients, secrets
 from runspec_jobs.errors import AlreadyExists, Damaged, NoAnswer, RemoteError, UnknownOutcome
 from runspec_jobs.logs.outage import make_pauses
@@ -64,8 +64,7 @@ class ProgressReporter(Protocol):
         """Return the function to call with the number of bytes that a step has transferred."""
 
 
-@dataclass(frozen=True)
-class ApplyContext:
+class ApplyContext(NamedTuple):
     """What carrying out a plan needs: the client, the mounted folders, and a reporter of progress.
 
     *state* is written to the store, so that another machine can adopt the run.
@@ -73,7 +72,7 @@ class ApplyContext:
 
     client: Client
     tell: ProgressReporter
-    bundles: Mapping[str, Bundle] = field(default_factory=dict)
+    bundles: Mapping[str, Bundle] = {}
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     state: bytes | None = None

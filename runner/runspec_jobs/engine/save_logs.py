@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from runspec_agent.base.light_typing import NamedTuple
@@ -22,8 +21,7 @@ from runspec_jobs.state.run_record import Record
 PAUSE_S = 0.2
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(NamedTuple):
     """Which logs to save where; *target* is a file or, for several nodes or tasks, a folder."""
 
     target: Path

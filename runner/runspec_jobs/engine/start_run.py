@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.engine import apply as engine, resume
 from runspec_jobs.engine.clients import connect, record_rates, rehydrate
 from runspec_jobs.engine.outputs import run_inputs
@@ -36,8 +37,7 @@ NoteRun = Callable[[str], None]
 Equal = Callable[[Record, model.Plan, PlanInputs], bool]
 
 
-@dataclass(frozen=True)
-class Started:
+class Started(NamedTuple):
     """The run that an apply concerns; *status* is set if it has ended."""
 
     record: Record
@@ -45,8 +45,7 @@ class Started:
     status: Status | None = None
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """A run that may have to be started or continued, and a message about it."""
 
     record: Record

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.engine import (
     apply as engine,
     clients,
@@ -27,8 +27,7 @@ from runspec_jobs.state.run_record import Record
 Show = Callable[[follow.Line], None]
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """Who gets the lines of a run, and which: those of *selection* in the streams that are *wanted*.
 
     *unfinished* gets the current text of lines that have not ended.
@@ -124,8 +123,7 @@ def _observe(
         raise TimedOut(exc.message, suggest_commands(record.run)) from None
 
 
-@dataclass(frozen=True)
-class _Observer:
+class _Observer(NamedTuple):
     """Passes the lines and states of a run on; with *keeps*, writes the metric into the record now and then."""
 
     record: Record

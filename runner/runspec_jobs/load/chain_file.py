@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.document import reader
 from runspec_jobs.document.nodes import Map
 from runspec_jobs.errors import UsageError
@@ -27,8 +27,7 @@ ENDINGS = (".yaml", ".yml")
 MOST_JOBS = 200
 
 
-@dataclass(frozen=True)
-class ChainFile:
+class ChainFile(NamedTuple):
     """The jobs of a chain: their texts, in the order of the file or of the names of the files of a folder."""
 
     name: str

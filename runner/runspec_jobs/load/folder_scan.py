@@ -144,8 +144,7 @@ class Opener:
         return fd
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     path: str
     place: str
     bytes: int

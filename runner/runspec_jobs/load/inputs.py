@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.document import reader
 from runspec_jobs.errors import Unavailable, UsageError
@@ -89,11 +90,10 @@ class PlanInputs:
         return [name for name in self.mounted_runs if name in self.facts.sources]
 
 
-@dataclass(frozen=True)
-class ProfileInUse:
+class ProfileInUse(NamedTuple):
     """The profile that applies to a folder; it is empty if *place* is None."""
 
-    profile: profile.Profile = field(default_factory=profile.Profile)
+    profile: profile.Profile = profile.EMPTY
     place: paths.ProfilePlace | None = None
     text: SourceFile | None = None
 

@@ -14,8 +14,7 @@ from runspec_jobs.spec.needs import RunOutput
 from runspec_jobs.spec.placeholders import count_tasks
 
 
-@dataclass(frozen=True)
-class SourceRun:
+class SourceRun(NamedTuple):
     """A run whose outputs can be mounted, which may not have started yet.
 
     *place* is what `saves_place` of its provider returns. *digest* returns the digest of the content of an output, and

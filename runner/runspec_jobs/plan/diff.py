@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.plan.model import Plan, replace_run, write_step
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """One field in which two plans differ; *before* or *after* is None if that plan lacks the field."""
 
     path: str

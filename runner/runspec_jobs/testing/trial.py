@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dataclasses
 import os
 import string
 import time
@@ -88,7 +87,7 @@ class Trial:
     def keep(self, text: bytes) -> None:
         """Write the state of the run, whose spec is *text*, to the store when the run is made."""
         state = adopt.format_state(text, self.plan, self.facts, time.time())
-        self.hands = dataclasses.replace(self.hands, state=state)
+        self.hands = self.hands._replace(state=state)
 
     def adopted(self) -> Trial:
         """Adopt the run on another machine, whose state folder is that of this process, with the same settings.
@@ -105,7 +104,7 @@ class Trial:
         # Everything else is that of the first machine: the world, the spec and the clock.
         other = copy.copy(self)
         other.plan, other.client = adopted.plan, self.world.connect(adopted.facts)
-        other.hands = dataclasses.replace(self.hands, client=other.client, bundles={}, state=None)
+        other.hands = self.hands._replace(client=other.client, bundles={}, state=None)
         other.folder = adopt.put_on_record(adopted, self.world.folder, None).folder
         with other.journal() as journal:
             adopt.look(other.plan, journal, other.client)

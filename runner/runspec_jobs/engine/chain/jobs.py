@@ -99,7 +99,7 @@ def read_jobs(
     """Return the jobs of *file*; the arguments are those of `api.chains.load_chain`, which says what is raised."""
     provider = overrides.provider
     texts = [override_job(text, overrides) for text in file.texts]
-    specs = _parse_specs(replace(file, texts=tuple(texts)))
+    specs = _parse_specs(file._replace(texts=tuple(texts)))
     wanted = _choose_jobs(specs, only, until)
     demand_jobs(overrides, specs)
     gathered = _Gathering(file, dict(zip(specs, texts, strict=True)), specs, provider, reporter)

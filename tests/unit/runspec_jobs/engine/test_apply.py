@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -139,7 +138,7 @@ class Keeping(World):
 
 
 def keeping(world: World) -> apply.ApplyContext:
-    return dataclasses.replace(hands(world), state=b"state")
+    return hands(world)._replace(state=b"state")
 
 
 @pytest.mark.parametrize(("asked", "waited"), [("7", 7.0), ("0", 0.5), ("86400", 60.0)])
@@ -359,7 +358,7 @@ def test_a_run_is_reconciled_when_its_job_was_found_and_not_submitted(
     """There may be a second job of it."""
     world, told = Reconciled(*faults), Told()
 
-    apply.make(PLAN, journal, dataclasses.replace(hands(world), tell=told))
+    apply.make(PLAN, journal, hands(world)._replace(tell=told))
 
     assert world.reconciled == [("q", "j")] * times
     assert told.titles == ["queue", "job", *["ended a second job"] * times]
