@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -175,6 +174,8 @@ def interruptible() -> Iterator[Callable[[float], None]]:
 
     Raised anywhere else, KeyboardInterrupt can get lost in a destructor. A second Ctrl-C raises it at once.
     """
+    import signal  # it makes all its enums, which `validate` does not need
+
     asked = threading.Event()
 
     def on_interrupt(*_: object) -> None:

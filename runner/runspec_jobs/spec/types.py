@@ -311,7 +311,7 @@ def make_serializer(form: Callable[[Any], str]) -> PlainSerializer:
     def serialize(value: Any, info: SerializationInfo) -> Any:
         return form(value) if info.context is AS_WRITTEN and value is not None else value
 
-    return PlainSerializer(serialize)
+    return PlainSerializer(serialize, return_type=Any)  # else pydantic compiles the annotation
 
 
 Whole = Annotated[int, BeforeValidator(parse_whole)]
