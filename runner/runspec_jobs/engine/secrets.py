@@ -7,6 +7,8 @@ import os
 from runspec_jobs.errors import CredentialsError
 from runspec_jobs.provider.paths import expand_home
 
+VALUE_BYTES = 130_000  # with its name, what Linux allows for a variable: MAX_ARG_STRLEN, 131,072
+
 
 def read_secret(source: str) -> str:
     """Return the value of the secret at *source*: `env:NAME` or `file:/path`.
@@ -18,6 +20,17 @@ def read_secret(source: str) -> str:
     if "\0" in value:
         raise CredentialsError(
             f"the secret {source} contains a NUL character, which no environment variable can"
+        )
+    try:
+        count = len(value.encode())
+    except UnicodeEncodeError:  # `from None`: the error of the codec has the value
+        raise CredentialsError(
+            f"the secret {source} is not text in UTF-8, and services take no other",
+            "encode it, for example with base64, and decode it in the job",
+        ) from None
+    if count > VALUE_BYTES:
+        raise CredentialsError(
+            f"the secret {source} has {count:,} bytes, and a variable at most {VALUE_BYTES:,}"
         )
     return value
 

@@ -119,6 +119,21 @@ def test_a_secret_with_a_nul_is_told_before_anything_starts(
     assert "contains a NUL" in told and "one" not in told
 
 
+@pytest.mark.parametrize(
+    ("value", "why"), [("key\udcff", "is not text in UTF-8"), ("key" * 50_000, "has 150,000 bytes")]
+)
+def test_a_secret_that_no_variable_of_a_service_can_be_is_told_before_anything_starts(
+    spec: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, value: str, why: str
+) -> None:
+    """The API of Kubernetes, for example, would replace bytes that are not UTF-8 without a word."""
+    monkeypatch.setenv("TOKEN", value)
+    spec.write_text(HEAD + "secrets: {TOKEN: {from: caller}}\nrun: echo\n")
+
+    assert run(["apply", str(spec)]) == 5
+    told = capsys.readouterr().err
+    assert f"the secret env:TOKEN {why}" in told and "key" not in told
+
+
 def test_destroy_site_deletes_shared_resources_of_all_runs(
     spec: Path, tmp_path: Path, capsys: Capture
 ) -> None:
