@@ -289,12 +289,15 @@ class Cluster(Closing):
     def _prolog(self, address_in: str) -> Path:
         """Make what Slurm runs before a task; what it prints is the task's environment, line by line.
 
+        It runs before each step, too, whose variables stay as they are.
+
         https://slurm.schedmd.com/prolog_epilog.html
         """
         script = self.places.folder / "prolog"
         ways = {name: value for name, value in inherited().items() if name != "PATH"}
-        exports = [shlex.quote(f"export {name}={value}") for name, value in ways.items()]
-        lines = ["#!/bin/sh", f"printf '%s\\n' {' '.join(exports)}"]
+        lines = ["#!/bin/sh"]
+        for name, value in ways.items():
+            lines.append(f'[ "${{{name}+set}}" ] || echo {shlex.quote(f"export {name}={value}")}')
         if self.shape.gpu_types:
             lines.append(NUMBERS % self.shape.gpus)
         if address_in:

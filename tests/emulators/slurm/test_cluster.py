@@ -41,6 +41,19 @@ def test_a_job_has_a_process_on_each_node_and_the_gpus_it_asked_for(slurm: Clust
     assert sorted(told.split("\n")[:-1]) == [f"node{i} 0,1" for i in range(1, 5)]
 
 
+def test_variables_of_a_step_are_its_own_and_the_rest_leads_out_of_this_machine(
+    slurm: Cluster,
+) -> None:
+    """A task prolog runs before the batch script and before each step of it, which may have other values."""
+    line = "echo $LANG $LC_ALL $TZ"
+
+    own = slurm.run("srun", "--export=ALL,LANG=de_DE,LC_ALL=C,TZ=UTC+3", "sh", "-c", line)
+    ours = slurm.run("env", "-u", "LANG", "srun", "sh", "-c", "echo $LANG")
+
+    assert own == "de_DE C UTC+3\n"
+    assert ours == os.environ.get("LANG", "") + "\n"
+
+
 def test_a_job_that_can_never_run_is_refused(slurm: Cluster) -> None:
     for wrong in ("--nodes=5", "--mem=2001", "--cpus-per-task=3", "--gpus-per-node=3"):
         with pytest.raises(Failed):
