@@ -41,17 +41,19 @@ def test_a_job_has_a_process_on_each_node_and_the_gpus_it_asked_for(slurm: Clust
     assert sorted(told.split("\n")[:-1]) == [f"node{i} 0,1" for i in range(1, 5)]
 
 
-def test_variables_of_a_step_are_its_own_and_the_rest_leads_out_of_this_machine(
-    slurm: Cluster,
+def test_a_step_keeps_its_variables_and_gets_the_rest_from_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task prolog runs before the batch script and before each step of it, which may have other values."""
-    line = "echo $LANG $LC_ALL $TZ"
+    need(*PROGRAMS)
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    line = ("srun", "sh", "-c", "echo $LANG $TZ")
 
-    own = slurm.run("srun", "--export=ALL,LANG=de_DE,LC_ALL=C,TZ=UTC+3", "sh", "-c", line)
-    ours = slurm.run("env", "-u", "LANG", "srun", "sh", "-c", "echo $LANG")
+    with Cluster(tmp_path, nodes=1, prolog=True) as cluster:
+        own = cluster.run("env", "LANG=de_DE", "TZ=UTC+3", *line)
+        ours = cluster.run("env", "-u", "LANG", "TZ=UTC+3", *line)
 
-    assert own == "de_DE C UTC+3\n"
-    assert ours == os.environ.get("LANG", "") + "\n"
+    assert (own, ours) == ("de_DE UTC+3\n", "C.UTF-8 UTC+3\n")
 
 
 def test_a_job_that_can_never_run_is_refused(slurm: Cluster) -> None:
