@@ -12,7 +12,7 @@ from runspec_aws.resources import price_fargate
 from runspec_jobs.machines.estimate import Work, estimate
 from runspec_jobs.provider import Facts
 from runspec_jobs.provider.machines import Offer
-from tests.support.aws.specs import spec
+from tests.support.aws.specs import PROFILE, spec
 
 
 def offered(cluster: dict[str, Any], **profile: Any) -> Offer:
@@ -53,6 +53,18 @@ def test_a_public_address_costs_half_a_cent_an_hour_and_replaces_the_nat_gateway
     gateways = [one.usd_hour for one in without.standing if "NAT" in one.what]
     assert gateways == [0.045]
     assert not [one for one in with_one.standing if "NAT" in one.what]
+
+
+@pytest.mark.parametrize(("asked", "given"), [(False, "DISABLED"), (True, "ENABLED")])
+def test_a_task_has_a_public_address_where_the_profile_asks_for_one(
+    asked: bool, given: str
+) -> None:
+    options = AwsOptions.model_validate({**PROFILE, "fargate": True, "public_ip": asked})
+
+    steps = {step.id: step for step in PROVIDER.plan(spec(), "job-abc123", Facts(options))}
+
+    container = steps["definition"].do.params["containerProperties"]
+    assert container["networkConfiguration"] == {"assignPublicIp": given}
 
 
 def test_a_region_has_its_own_prices() -> None:

@@ -262,6 +262,14 @@ def test_a_lost_setting_is_named_with_its_file() -> None:
     ]
 
 
+def test_an_unknown_key_of_a_secret_is_named() -> None:
+    secret = {"name": "KEY", "value": "v", "bogus": 1}
+
+    notes = taken(job({"customToolkitSettings": {"commandLine": "true"}}, secrets=[secret])).notes
+
+    assert "not imported: job.json: properties.secrets[0].bogus: Batch AI has no such key" in notes
+
+
 WHOLE_CLUSTER: dict[str, Any] = {
     "vmSize": "STANDARD_D2",
     "scaleSettings": {"manual": {"targetNodeCount": 1}, "autoScale": {"maximumNodeCount": 1}},

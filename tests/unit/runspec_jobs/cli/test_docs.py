@@ -48,6 +48,12 @@ def test_the_pages_are_those_of_the_documentation() -> None:
     assert manual.PAGES.resolve() == ROOT / "docs"
 
 
+def test_a_page_and_the_list_of_pages_are_not_asked_for_together(capsys: Capture) -> None:
+    assert run(["docs", "tutorial", "--list"]) == 2
+
+    assert "--list cannot be used with PAGE" in capsys.readouterr().err
+
+
 def test_without_a_page_docs_lists_all(capsys: Capture) -> None:
     assert run(["docs"]) == 0
     printed = capsys.readouterr().out
