@@ -217,7 +217,7 @@ class Runs:
                 else n
                 for n in nodes
             ]
-        return self._cancel_told(run, record, nodes, ends)
+        return self._cancel_told(run, job, record, nodes, ends)
 
     def _look_at_ends(
         self,
@@ -238,7 +238,12 @@ class Runs:
         return ends
 
     def _cancel_told(
-        self, run: str, record: Mapping[str, Any], nodes: list[NodeStatus], ends: NodeEnds
+        self,
+        run: str,
+        job: Object,
+        record: Mapping[str, Any],
+        nodes: list[NodeStatus],
+        ends: NodeEnds,
     ) -> tuple[NodeStatus, ...]:
         """Return *nodes* with those as canceled that were released, or stopped with their task."""
         if record.get("elastic") and any(node.state.terminal for node in nodes):
@@ -251,6 +256,8 @@ class Runs:
             ]
         if any(n.state is State.FAILED and n.exit_code in (None, 143) for n in nodes):
             stopped = self.stopped(run, record)
+            if _is_beyond_limit(job):
+                stopped |= _told_tasks(nodes, ends) - self.kept.numbers(run, "failed/")
             nodes = [
                 n._replace(state=State.CANCELLED, reason=CANCEL)
                 if n.task in stopped and n.state is State.FAILED and _was_told(n, ends)
@@ -378,6 +385,23 @@ def _attempts(pods: Sequence[Pod], seat: Seat, ends: NodeEnds, of_job: bool) -> 
 def _was_told(node: NodeStatus, ends: NodeEnds) -> bool:
     end = ends.of((node.task, node.rank, node.attempt))
     return end is None or end.told
+
+
+def _is_beyond_limit(job: Object) -> bool:
+    """Return whether the Job ends because of `maxFailedIndexes`.
+
+    It also counts tasks whose agents have recorded nothing, such as those that were killed with all of their container.
+    """
+    kinds = ("Failed", "FailureTarget")
+    return any(reasons.condition(job, kind).get("reason") == BY_INDEX[1] for kind in kinds)
+
+
+def _told_tasks(nodes: Sequence[NodeStatus], ends: NodeEnds) -> set[int]:
+    """Return the tasks of which each node that has failed was told to end, and has recorded that."""
+    failed = [node for node in nodes if node.state is State.FAILED]
+    of_failed = {node: ends.of((node.task, node.rank, node.attempt)) for node in failed}
+    own = {node.task for node, end in of_failed.items() if end is None or not end.told}
+    return {node.task for node in failed} - own
 
 
 def state_of(job: Object, pods: Mapping[int, list[Pod]]) -> State:

@@ -108,6 +108,23 @@ def test_a_task_that_succeeds_while_max_failed_ends_the_job_has_succeeded() -> N
     assert [(n.state, n.exit_code) for n in nodes] == [(State.FAILED, 3), (State.SUCCEEDED, 0)]
 
 
+def test_a_task_that_ends_after_others_were_killed_without_a_word_is_canceled() -> None:
+    """A container that is killed for its memory leaves no record, but counts for `maxFailedIndexes`."""
+    fakes = Fakes(max_failed=2, count=3)
+    ended = {"type": "Failed", "status": "True", "reason": "MaxFailedIndexesExceeded"}
+    fakes.add_job(3)["status"] = {"failedIndexes": "0-2", "conditions": [ended]}
+    killed = {"exitCode": 137, "reason": "OOMKilled"}
+    state = {"name": "job", "state": {"terminated": killed}}
+    fakes.add_pod(0, "Failed")["status"] |= {"containerStatuses": [state]}
+    for name in ("ends/1/1/0-3-program", "failed/1", "ends/2/1/0-143-stopped"):
+        fakes.store[f"runs/{RUN}/{name}"] = b""
+
+    status = fakes.client.state(RUN)
+
+    assert [n.state for n in status.nodes] == [State.FAILED, State.FAILED, State.CANCELLED]
+    assert "2 tasks have failed, and the other 1 were cancelled" in status.reason
+
+
 def test_a_pod_that_its_node_rejects_says_why() -> None:
     """It has no containers and no conditions: rejectPod in pkg/kubelet/kubelet.go."""
     fakes = Fakes()
