@@ -25,6 +25,7 @@ from runspec_jobs.provider import (
     Bundle,
     Client,
     Conflict,
+    CredentialsError,
     Facts,
     MembershipChange,
     NoAnswer,
@@ -123,6 +124,8 @@ class AwsClient:
         message = f"{request.service} {request.operation}"
         if request.operation == "submit_job":
             _refuse_long(params)
+        if request.operation == "put_secret_value":
+            _refuse_empty(params)
         self.session.valid.clear()
         try:
             with translated(message):
@@ -255,6 +258,19 @@ def _body(value: Any) -> Any:
             "use that version, or apply --new",
         )
     return pack_agent()
+
+
+def _refuse_empty(params: Mapping[str, Any]) -> None:
+    """Raise CredentialsError for a value without a character, which a CI system gives for a secret that is not set.
+
+    https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_PutSecretValue.html
+    """
+    if not params["SecretString"]:
+        variable = params["SecretId"].rpartition("/")[2]
+        raise CredentialsError(
+            f"the secret for {variable} is empty, and Secrets Manager takes no empty value",
+            "set it and repeat the command, or remove it from `secrets`",
+        )
 
 
 def _refuse_long(params: Mapping[str, Any]) -> None:

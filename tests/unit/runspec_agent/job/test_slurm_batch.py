@@ -578,6 +578,14 @@ def test_a_requeued_task_that_has_succeeded_runs_nothing(slurm: Slurm) -> None:
     assert slurm.note(attempt=2)["code"] == 0
 
 
+def test_an_end_that_cannot_be_recorded_is_told(slurm: Slurm) -> None:
+    ends = "$FOLDER/shared/runs/r/ends"
+
+    _, said = slurm.runs(*sh(f'rm -rf "{ends}"; : >"{ends}"'))
+
+    assert "runspec: the exit code cannot be recorded: " in said
+
+
 def test_a_job_that_may_not_be_queued_again_says_so(slurm: Slurm) -> None:
     """A cluster may forbid it."""
     code, said = slurm.runs(*sh("exit 4"), record={"attempts": 2}, DISABLED="1")
