@@ -9,6 +9,7 @@ import importlib
 import io
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +24,7 @@ from moto.moto_server.werkzeug_app import (
 )
 from moto.s3.models import s3_backends
 from moto.s3.responses import S3Response
-from werkzeug.serving import run_simple
+from werkzeug.serving import make_server
 
 from runspec_emulators import privacy
 from runspec_emulators.aws import signature
@@ -129,15 +130,20 @@ def create_app(service: Any) -> Any:
     return create_backend_app(service)
 
 
-def main(port: int) -> None:
-    """Serve at a port of the loopback interface, as `moto.server.main` does."""
+def main(listener: int) -> None:
+    """Serve at the socket with the number *listener*, which was inherited, as `moto.server.main` does at a port."""
     # Ctrl-C at a terminal reaches this process too, but its parent still needs the server.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ["MOTO_PORT"] = str(port)
-    app = DomainDispatcherApplication(create_app)
-    app.debug = True  # type: ignore[attr-defined]  # as moto's own has it
-    application = Signed(app, os.environ.pop(SECRET))
-    run_simple("127.0.0.1", port, application, threaded=True, request_handler=MotoRequestHandler)
+    with socket.socket(fileno=listener) as inherited:
+        host, port = inherited.getsockname()
+        os.environ["MOTO_PORT"] = str(port)
+        app = DomainDispatcherApplication(create_app)
+        app.debug = True  # type: ignore[attr-defined]  # as moto's own has it
+        application = Signed(app, os.environ.pop(SECRET))
+        server = make_server(
+            host, port, application, threaded=True, request_handler=MotoRequestHandler, fd=listener
+        )
+    server.serve_forever()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -24,7 +25,6 @@ PAIR = ("rehearsal", privacy.KEY)
 KEYS = dict(zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), PAIR, strict=True))
 UP_S = 120.0
 ANSWER_S = 60.0
-STARTS = 3  # its port was free when it was looked for, and may not be any more
 SERVER = "runspec_emulators.aws.moto_server"
 SECRET = "RUNSPEC_REHEARSAL_SECRET"
 
@@ -36,41 +36,41 @@ class Objects:
         """*more* are settings of moto's own, as variables."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.more = folder, more or {}
-        for left in reversed(range(STARTS)):
-            self.port = listening.free_port()
+        # The server inherits the socket: a port that was only looked for could be another server's before it begins.
+        with socket.create_server((HOST, 0), backlog=128) as listener:
+            self.port = listener.getsockname()[1]
             self.url = f"http://{HOST}:{self.port}"
-            self.process = self._start()
-            try:
-                if self._up(last=not left):
-                    return
-            except BaseException:  # also Ctrl-C, which must leave no server behind
-                self.close()
-                raise
+            self.process = self._start(listener.fileno())
+        try:
+            self._wait_until_up()
+        except BaseException:  # also Ctrl-C, which must leave no server behind
             self.close()
+            raise
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self, listener: int) -> subprocess.Popen[bytes]:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "MOTO_"))}
         # Requests name the bucket in the path, not in the host name.
         env |= {"S3_IGNORE_SUBDOMAIN_BUCKETNAME": "true", **self.more, SECRET: privacy.KEY}
-        line = [sys.executable, "-m", SERVER, str(self.port)]
+        line = [sys.executable, "-m", SERVER, str(listener)]
         with (self.folder / "moto.log").open("wb") as log:
-            return subprocess.Popen(line, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=env)
+            return subprocess.Popen(
+                line,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=env,
+                pass_fds=[listener],
+            )
 
-    def _up(self, *, last: bool) -> bool:
-        """Wait until it answers; say whether it does, or raise why not."""
+    def _wait_until_up(self) -> None:
+        """Wait until the server answers. Raises RuntimeError with what it has printed if it does not."""
         end = time.monotonic() + UP_S
-        while time.monotonic() < end:
-            ended = self.process.poll() is not None
-            with contextlib.suppress(OSError):
+        while time.monotonic() < end and self.process.poll() is None:
+            with contextlib.suppress(OSError, http.client.HTTPException):
                 self.ask("GET", "/moto-api/")
-                if not ended:
-                    return True
-            if ended:
-                break
+                return
             time.sleep(0.05)
         said = (self.folder / "moto.log").read_text(errors="replace")
-        if "in use" in said and not last:
-            return False  # somebody else was faster to take the port
         why = listening.why_not(self.process.poll(), UP_S, said)
         raise RuntimeError(f"moto's server does not start: {why}")
 
