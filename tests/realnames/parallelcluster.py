@@ -12,7 +12,6 @@ from typing import Any
 import boto3
 
 from runspec_emulators.aws.region import KEYS, Objects
-from runspec_emulators.frame.listening import HOST
 from runspec_emulators.slurm import Cluster, Partition
 from tests.realnames.front import Backend, Route
 from tests.realnames.metadata import Metadata
@@ -30,11 +29,16 @@ NAMES = [
 
 
 class _Objects(Objects):
-    def _start(self) -> subprocess.Popen[bytes]:
-        line = [sys.executable, "-m", SERVER, "-H", HOST, "-p", str(self.port)]
+    def _start(self, listener: int) -> subprocess.Popen[bytes]:
+        line = [sys.executable, "-m", SERVER, str(listener)]
         with (self.folder / "moto.log").open("wb") as log:
             return subprocess.Popen(
-                line, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=dict(os.environ)
+                line,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=dict(os.environ),
+                pass_fds=[listener],
             )
 
 

@@ -130,20 +130,31 @@ def create_app(service: Any) -> Any:
     return create_backend_app(service)
 
 
-def main(listener: int) -> None:
-    """Serve at the socket with the number *listener*, which was inherited, as `moto.server.main` does at a port."""
-    # Ctrl-C at a terminal reaches this process too, but its parent still needs the server.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def serve(
+    listener: int,
+    create: Callable[[Any], Any] = create_backend_app,
+    guard: Callable[[Any], Any] = lambda app: app,
+) -> None:
+    """Serve at the socket with the number *listener*, which was inherited, as `moto.server.main` does at a port.
+
+    *create* makes the application of a service, and *guard* wraps that of all.
+    """
     with socket.socket(fileno=listener) as inherited:
         host, port = inherited.getsockname()
         os.environ["MOTO_PORT"] = str(port)
-        app = DomainDispatcherApplication(create_app)
+        app = DomainDispatcherApplication(create)
         app.debug = True  # type: ignore[attr-defined]  # as moto's own has it
-        application = Signed(app, os.environ.pop(SECRET))
         server = make_server(
-            host, port, application, threaded=True, request_handler=MotoRequestHandler, fd=listener
+            host, port, guard(app), threaded=True, request_handler=MotoRequestHandler, fd=listener
         )
     server.serve_forever()
+
+
+def main(listener: int) -> None:
+    # Ctrl-C at a terminal reaches this process too, but its parent still needs the server.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    secret = os.environ.pop(SECRET)
+    serve(listener, create_app, lambda app: Signed(app, secret))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ What is real of a run against it: the library's own schema, validators, template
 What is not: whether a cluster would come up, or any machine start. `CREATE_COMPLETE` here says that the template was
 made and could be read, and nothing more.
 
-Started as a program: `python -m tests.support.slurm.moto_parallelcluster -H 127.0.0.1 -p PORT`.
+Started as a program, with the number of a socket that it inherits:
+`python -m tests.support.slurm.moto_parallelcluster 3`.
 """
 
 from __future__ import annotations
@@ -31,10 +32,9 @@ from moto.ec2.exceptions import EC2ClientError  # noqa: E402
 from moto.ec2.responses import EC2Response  # noqa: E402
 from moto.ec2.responses._base_response import EC2BaseResponse  # noqa: E402
 from moto.ec2.responses.instances import InstanceResponse  # noqa: E402
-from moto.server import main  # noqa: E402
 
-import runspec_emulators.aws.moto_ec2  # noqa: E402
-import runspec_emulators.aws.moto_server  # noqa: F401, E402
+import runspec_emulators.aws.moto_ec2  # noqa: F401, E402 - its placement groups
+from runspec_emulators.aws.moto_server import serve  # noqa: E402
 
 RESERVATIONS = {"cr-0123456789abcdef0": ("c6i.4xlarge", 4)}  # id: type of machine, how many
 
@@ -126,4 +126,4 @@ def made_or_named(resource_type: str) -> type[CloudFormationModel]:
 parsing.resource_class_from_type = made_or_named
 
 if __name__ == "__main__":
-    main()
+    serve(int(sys.argv[1]))

@@ -89,14 +89,12 @@ DRAINED = ("dearer", "bought otherwise")  # what the service takes only because 
 def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """Ask everything in one process: most of a call's time is the start of the library."""
     python, home = interpreter(), tmp_path_factory.mktemp("home")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
     log = (home / "moto.log").open("wb")
-    words = ["-m", "tests.support.slurm.moto_parallelcluster", "-H", "127.0.0.1"]
-    server = subprocess.Popen(
-        [sys.executable, *words, "-p", str(port)], cwd=ROOT, stdout=log, stderr=log
-    )
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        number = listener.fileno()
+        words = [sys.executable, "-m", "tests.support.slurm.moto_parallelcluster", str(number)]
+        server = subprocess.Popen(words, cwd=ROOT, stdout=log, stderr=log, pass_fds=[number])
     try:
         base = account(url, server)
         calls = dict(questions(base))
