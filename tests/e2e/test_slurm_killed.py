@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.test_slurm_elastic import elastic, members
 from tests.support.slurm.project import Project, cluster as cluster, project as project  # fixtures
+from tests.support.wait import until
 
 pytestmark = pytest.mark.slow
 
@@ -31,14 +32,20 @@ WHO = [
 
 def processes(job: str) -> tuple[int, int]:
     """Return the ids of the batch script of a job and of its agent, which is a fork of it."""
+    batch, agent = until(lambda: _look_for_processes(job))
+    return batch, agent
+
+
+def _look_for_processes(job: str) -> tuple[int, int] | None:
+    """Return the ids, or None while there is another fork, which is about to run something else."""
     ours: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words, held = (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
             if b"\0batch\0--\0" in words and f"SLURM_JOB_ID={job}\0".encode() in held:
                 ours[int(folder.name)] = int((folder / "stat").read_text().split()[3])
-    (agent,) = (pid for pid, parent in ours.items() if parent in ours)
-    return ours[agent], agent
+    agents = [pid for pid, parent in ours.items() if parent in ours]
+    return (ours[agents[0]], agents[0]) if len(agents) == 1 else None
 
 
 def killed(project: Project, who: list[str], **fields: Any) -> dict[str, Any]:
