@@ -213,7 +213,7 @@ def _make_reason_reporter(waits: Callable[[str], None]) -> Callable[[Status], No
 class Looks:
     """Requests the state of a run repeatedly, one request at a time, in the background.
 
-    That of a *near* run, on this machine, is requested sooner at first, so that the end of a short job is seen.
+    With *near*, the first requests follow one another sooner, and a short job is seen to end soon: see `is_near`.
     """
 
     def __init__(

@@ -72,7 +72,7 @@ def _get_least_pause(source: SupportsLogs) -> float:
 
 
 def is_near(source: SupportsLogs) -> bool:
-    """Return whether *source* is on this machine, and no service that counts requests."""
+    """Return whether *source* is read from files, here or in the workspace of Slurm, and not from a service."""
     return source.poll_s < LONGEST_PAUSE_S
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,23 +15,22 @@ from runspec_emulators.frame import listening
 pytestmark = pytest.mark.slow
 
 
-def test_the_server_of_somebody_else_is_never_taken_for_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two programs may be given the same free port, and that of the other one is up first, and answers."""
-    other = ThreadingHTTPServer((listening.HOST, 0), SimpleHTTPRequestHandler)
-    threading.Thread(target=other.serve_forever, daemon=True).start()
-    free, ports = listening.free_port, iter([other.server_port])
-    monkeypatch.setattr(listening, "free_port", lambda: next(ports, None) or free())
+class Watched(Objects):
+    """Before its server begins, another program tries to take the port."""
 
-    found = Objects(tmp_path)
+    def _start(self, listener: int) -> subprocess.Popen[bytes]:
+        with pytest.raises(OSError, match="in use"):
+            socket.create_server((listening.HOST, self.port))
+        return super()._start(listener)
+
+
+def test_no_other_program_can_take_the_port_before_its_server_begins(tmp_path: Path) -> None:
+    """The server of the other program would be up first, and be taken for this one."""
+    found = Watched(tmp_path)
     try:
-        assert found.port != other.server_port
         found.make_bucket("jobs", "eu-central-1")
     finally:
         found.close()
-        other.shutdown()
-        other.server_close()
 
 
 def test_a_server_that_ends_at_once_is_an_error_with_what_it_printed(
