@@ -143,6 +143,25 @@ def test_no_program_starts_for_a_generation_that_ended_while_files_were_restored
     assert (cast(Engine, other.engine).started, other.turn) == ([], None)
 
 
+@pytest.mark.parametrize(("launch", "meets"), [("mpi", True), ("torchrun", False)])
+def test_nodes_of_an_mpi_generation_meet_in_a_folder_that_the_store_mirrors(
+    node: Callable[[int], Elastic], launch: str, meets: bool
+) -> None:
+    """Other launchers need no more than the address of the first node."""
+    other = node(1)
+    other.record["launch"] = launch
+    other.bucket.put("runs/r/elastic/0/starts/1", json.dumps([1, ""]).encode())
+
+    other.begin(cast(Member, other.member).sees)
+
+    assert ("RUNSPEC_MEET" in other.env) == meets
+    if other.mirror is not None:
+        Path(other.env["RUNSPEC_MEET"], "node-1").write_text("here")
+        other.mirror.finish()
+    met = other.bucket.get("runs/r/elastic/0/meet/1/node-1")
+    assert met == (b"here" if meets else None)
+
+
 def test_a_node_whose_membership_has_ended_by_a_mistake_goes(
     node: Callable[[int], Elastic],
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from runspec_agent.base import program_hooks
 from runspec_agent.launch import ranks
 from tests.support.agent.process_nodes import Nodes
 
@@ -123,3 +124,17 @@ def test_a_program_that_is_missing_is_named(make: Make) -> None:
 
     assert nodes.codes() == [127]
     assert "'no-such-program': command not found" in nodes.said(0)
+
+
+@pytest.mark.process
+def test_ranks_see_nothing_of_where_their_setup_writes_its_end(make: Make, tmp_path: Path) -> None:
+    """A setup of their own, as `runspec` in a job has one, would write there, too."""
+    nodes = make(1, RUNSPEC_SETUP=str(tmp_path / "setup"))
+    program = sh(': >"$PWD/$SLURM_PROCID-${RUNSPEC_SETUP-none}"')
+
+    nodes.start_all(program_hooks.wrap(sh(": >prepared"), program))
+
+    assert nodes.codes() == [0], nodes.said(0)
+    assert program_hooks.took_s(str(tmp_path / "setup")) in range(60)
+    found = {path.name for path in nodes.home(0).iterdir()}
+    assert {"prepared", "0-none", "1-none"} <= found, found
