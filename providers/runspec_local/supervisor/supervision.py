@@ -548,11 +548,11 @@ def supervise(folder: Path, leases: DeviceLeases, claimed: int) -> None:
     supervisor = Supervisor(job, secrets, events, leases)
     code = supervisor.run()
     end_sampler(sampler)
-    end = _end(supervisor, code, folder / "supervisor.log")
+    end = describe_end(supervisor, code, folder / "supervisor.log")
     ending.add(events, end, lambda: supervisor.asked)
 
 
-def _end(supervisor: Supervisor, code: int, log: Path) -> dict[str, Any]:
+def describe_end(supervisor: Supervisor, code: int, log: Path) -> dict[str, Any]:
     """Return how the job has ended; *log* gets the details of lost outputs."""
     failed = bool(code or supervisor.unsaved)
     codes = supervisor.wanted

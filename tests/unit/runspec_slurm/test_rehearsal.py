@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from runspec_emulators import slurm
 from runspec_jobs.provider import Unavailable
 from runspec_slurm.emulator import stage
 from tests.support.requirements import need
 from tests.support.slurm.shared_cluster import PROGRAMS
 
-pytestmark = pytest.mark.slow
 PROFILE = {
     "host": "me@login.example",
     "workspace": "/fsx/me",
@@ -34,6 +35,12 @@ PROFILE = {
 }
 
 
+class Unstarted(slurm.Cluster):
+    """A cluster with its configuration and without its daemons."""
+
+    def _start(self) -> None: ...
+
+
 def sbatch(env: dict[str, str], cwd: Path, *words: str) -> str:
     done = subprocess.run(
         ["sbatch", "--wait", "--parsable", "--output=log", *words, "--wrap=env"],
@@ -47,6 +54,7 @@ def sbatch(env: dict[str, str], cwd: Path, *words: str) -> str:
     return (cwd / "log").read_text()
 
 
+@pytest.mark.slow
 def test_the_rehearsed_cluster_has_what_the_profile_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +80,26 @@ def test_the_rehearsed_cluster_has_what_the_profile_names(
     real = {"host", "constraint", "nodelist", "begin", "licenses", "mail_user"}
     assert not real & set(options)
     assert options["exclusive"] is True
+
+
+@pytest.mark.process
+def test_tasks_get_the_way_out_of_this_machine_and_the_address_of_their_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what Slurm runs before each task: https://slurm.schedmd.com/prolog_epilog.html"""
+    need(*PROGRAMS)
+    monkeypatch.setenv("SSL_CERT_FILE", "/the way/$out's")
+    monkeypatch.setattr(slurm, "Cluster", Unstarted)
+
+    with stage(PROFILE, tmp_path, None) as found:
+        lines = Path(found.env["SLURM_CONF"]).read_text()
+        (program,) = re.findall("^TaskProlog=(.+)$", lines, re.MULTILINE)
+        variables = {"SLURMD_NODENAME": "node3", "CUDA_VISIBLE_DEVICES": "8,9"}
+        done = subprocess.run([program], env=variables, capture_output=True, text=True, check=True)
+
+    told = set(done.stdout.splitlines())
+    assert "export SSL_CERT_FILE=/the way/$out's" in told
+    assert {"export RUNSPEC_HOST=127.77.0.4", "export CUDA_VISIBLE_DEVICES=0,1"} <= told
 
 
 def test_a_machine_without_slurm_gets_the_packages_to_install(
