@@ -73,3 +73,25 @@ def test_a_launch_template_counts_as_present_while_it_exists() -> None:
     template = Request("ec2", "delete_launch_template", {"LaunchTemplateName": "t"})
 
     assert lookup.stays(Queue("DELETING"), template)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("states", "answer"),
+    [
+        (["available"], {"GroupName": "runspec-close-1"}),
+        (["deleted"], None),
+        (["deleted", "pending"], {"GroupName": "runspec-close-1"}),
+        ([], None),
+    ],
+)
+def test_a_placement_group_that_was_deleted_is_not_there(
+    states: list[str], answer: dict[str, str] | None
+) -> None:
+    """Its states: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_PlacementGroup.html"""
+    groups = {"PlacementGroups": [{"State": state} for state in states]}
+    ec2 = SimpleNamespace(describe_placement_groups=lambda **asked: groups)
+    session: Any = SimpleNamespace(look=lambda service: ec2)
+    undo = Request("ec2", "delete_placement_group", {"GroupName": "runspec-close-1"})
+
+    assert lookup.FINDERS["create_placement_group"](session, undo.params) == answer
+    assert lookup.there(session, undo) == (answer is not None)

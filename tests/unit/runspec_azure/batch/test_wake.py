@@ -12,18 +12,25 @@ from azure.core import exceptions
 from runspec_azure.batch import PROVIDER
 from runspec_azure.batch.client import AzureClient
 from runspec_jobs.provider import AlreadyExists, Facts, NoAnswer, RemoteError, Request, Step
-from tests.support.azure.specs import options, spec
+from tests.support.azure.specs import IDENTITY, options, spec
 from tests.unit.runspec_azure.batch.infrastructure.test_autoscale import wakes
 
 
 class Service:
-    """What a session would send, to a pool that has the formula of whoever gave it last."""
+    """What a session would send, to a pool that has the formula of whoever gave it last.
+
+    It is its own management, too, which makes pools with an identity.
+    """
 
     def __init__(self, refusal: RemoteError | NoAnswer | None = None) -> None:
         self.refusal = refusal
         self.pool: dict[str, Any] = {"autoScaleFormula": "", "allocationState": "steady"}
 
         self.made: list[str] = []
+        self.management = self
+
+    def make_pool(self, path: dict[str, str], body: Any) -> None:
+        self.made.append(f"Pool_Create {path['poolName']}")
 
     def make(self, operation: str, path: dict[str, str], body: Any) -> None:
         assert operation in ("Pool_Add", "Pool_EnableAutoScale")
@@ -128,6 +135,20 @@ def test_a_pool_that_was_made_just_now_is_made_awake_and_not_woken() -> None:
     assert service.made == ["Pool_Add"]
     until = re.search(r'time\("(.*)"\)', service.pool["autoScaleFormula"])
     assert until and datetime.now(UTC) < datetime.fromisoformat(until[1])
+
+
+def test_a_pool_with_an_identity_is_made_awake_by_the_resource_manager() -> None:
+    """The data plane makes none: see `managed_pool`."""
+    named = {"identity": IDENTITY, "subscription": "s", "resource_group": "g"}
+    steps = PROVIDER.plan(spec(), "n-abc123", Facts(options(**named), {}))
+    made = {step.id: step.do for step in steps}
+    service = Service()
+    found = client(service)
+
+    answer = found.call(made["pool"])
+    found.call(made["wake"])
+
+    assert service.made == [f"Pool_Create {answer['id']}"]
 
 
 def test_a_pool_that_another_command_has_made_is_woken() -> None:
