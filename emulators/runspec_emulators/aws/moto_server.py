@@ -5,6 +5,7 @@ https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
 
 from __future__ import annotations
 
+import functools
 import importlib
 import io
 import os
@@ -130,6 +131,17 @@ def create_app(service: Any) -> Any:
     return create_backend_app(service)
 
 
+class Dispatcher(DomainDispatcherApplication):
+    """moto's own, which lists its folder of services twice for each request: a third of what one takes."""
+
+    def __init__(self, create: Callable[[Any], Any]) -> None:
+        super().__init__(create)
+        self._find_backend = functools.cache(super().get_backend_for_host)
+
+    def get_backend_for_host(self, host: str | None) -> Any:
+        return self._find_backend(host)
+
+
 def serve(
     listener: int,
     create: Callable[[Any], Any] = create_backend_app,
@@ -142,7 +154,7 @@ def serve(
     with socket.socket(fileno=listener) as inherited:
         host, port = inherited.getsockname()
         os.environ["MOTO_PORT"] = str(port)
-        app = DomainDispatcherApplication(create)
+        app = Dispatcher(create)
         app.debug = True  # type: ignore[attr-defined]  # as moto's own has it
         server = make_server(
             host, port, guard(app), threaded=True, request_handler=MotoRequestHandler, fd=listener
