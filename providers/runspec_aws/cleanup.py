@@ -36,6 +36,7 @@ class Reconciler:
         record = self.jobs.record(run)
         if record is None:
             return ()
+        self.jobs.count_failed(run, record)
         if halted := self.jobs.halted(run, record):
             self.jobs.stop(run, halted)
         waited = "terminated {} that waited for machines, because the elastic job is over"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from runspec_jobs.provider import Conflict, Released, Seat, State
@@ -159,6 +160,7 @@ class Stops:
         if record is None:
             return ()
         per_task = int(record["nodes"])
+        self._count_failed(run, record)
         if halted := self.runs.halted(run, record):
             self._end_waiting(run, lambda seat: seat[0] in halted, per_task)
         alive = [pod for of in self.runs.pods(run).values() for pod in of if not pod.over]
@@ -172,6 +174,20 @@ class Stops:
             self._change(run, job, marked)
         pods = f"{len(alive)} {'pod' if len(alive) == 1 else 'pods'}"
         return [f"ended {pods} that waited for machines, because the elastic job is over"]
+
+    def _count_failed(self, run: str, record: Mapping[str, Any]) -> None:
+        """Count tasks of several nodes for `max_failed` that have failed together with their agents.
+
+        Kubernetes counts those of one node, by `maxFailedIndexes`.
+        """
+        job = self.runs.job(run) if "max_failed" in record else None
+        if job is None or job["spec"].get("maxFailedIndexes") is not None:
+            return
+        if is_cancelled(job) or state_of(job, {}).terminal:
+            return
+        failed = {index // int(record["nodes"]) for index in over_indexes(job)[1]}
+        put = partial(self.files.put_new, content=b"")
+        self.runs.kept.count_failed(run, record, failed, put)
 
     def _end_waiting(self, run: str, concerns: Callable[[Seat], bool], per_task: int) -> None:
         pods = [of[-1] for of in self.runs.pods(run, anew=True).values()]

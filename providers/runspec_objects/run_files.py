@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from runspec_jobs.provider import MembershipChange
@@ -36,6 +36,7 @@ class RunFiles:
         self.records: dict[str, dict[str, Any]] = {}  # those that were read
         self._ends: dict[str, NodeEnds] = {}
         self._elastic_ends: dict[str, tuple[int, str]] = {}
+        self._counted: dict[str, set[int]] = {}  # failed tasks that `count_failed` has seen
 
     def key(self, run: str, path: str) -> str:
         return f"{self._root}runs/{run}/{path}"
@@ -69,6 +70,23 @@ class RunFiles:
         if "max_failed" not in record:
             return set()
         return list_halted(record, self.numbers(run, "failed/"), count)
+
+    def count_failed(
+        self, run: str, record: Record, failed: Collection[int], put: Callable[[str], object]
+    ) -> None:
+        """Write `failed/TASK` for those of *failed* whose agents were killed with them, and so could not.
+
+        *failed* are tasks of a run with `max_failed` that have failed for good: the service was asked before this
+        call, so that tasks that ended because the limit was reached are not counted. *put* writes an empty file.
+        """
+        new = {*failed} - self._counted.setdefault(run, set())
+        if not new:
+            return
+        counted = self.numbers(run, "failed/")
+        if len(counted) < record["max_failed"] and (new - counted):
+            for task in sorted(new - counted - self.numbers(run, "stop/")):
+                put(self.key(run, f"failed/{task}"))
+        self._counted[run] |= new
 
     def ends(self, run: str, record: Record) -> NodeEnds:
         """Return the end records of *run*, always the same object; they are read when attempts have ended."""

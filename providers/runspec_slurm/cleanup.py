@@ -34,6 +34,7 @@ class Reconciler:
         if again:
             self.jobs.forget(run)
             self.jobs.status(run)
+        self.jobs.count_failed(run)
         self.jobs.end_held(run)
         self.jobs.unknown.mark(run)
         self.jobs.keep(run)

@@ -307,6 +307,15 @@ class Jobs:
         """Return the tasks that are to end because `max_failed` others have failed."""
         return self.kept.halted(run, record, nodes.count_tasks(record))
 
+    def count_failed(self, run: str, record: Mapping[str, Any]) -> None:
+        """Count tasks for `max_failed` that have failed together with their agents."""
+        if "max_failed" not in record or (run not in self._ids and self.find(run) is None):
+            return
+        self.look_at_all(run, record)
+        known = ((place.task, self.poller.known(place.job)) for place in self.places(run, record))
+        failed = {task for task, job in known if self.state_of(job) is State.FAILED}
+        self.kept.count_failed(run, record, failed, lambda key: self.files.put_new(b"", key))
+
     def released(self, run: str) -> set[Seat]:
         """Return the nodes of an elastic run that were released."""
         record = self.record(run)

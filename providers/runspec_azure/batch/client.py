@@ -320,8 +320,10 @@ class AzureClient:
 
     def reconcile(self, run: str) -> Sequence[str]:
         record = self.tasks.record(run)
-        if record is not None and (halted := self.tasks.halted(run, record)):
-            self.stops.stop(run, record, halted)
+        if record is not None:
+            self.tasks.count_failed(run, record)
+            if halted := self.tasks.halted(run, record):
+                self.stops.stop(run, record, halted)
         return self.reconciler.reconcile(run)
 
     def stop(self, run: str, tasks: Collection[int]) -> None:

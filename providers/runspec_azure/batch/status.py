@@ -389,6 +389,21 @@ class Tasks:
         """Return the tasks that are to end because `max_failed` others have failed."""
         return self.kept.halted(run, record, record["count"])
 
+    def count_failed(self, run: str, record: Found) -> None:
+        """Count tasks for `max_failed` that have failed together with their agents."""
+        if "max_failed" not in record:
+            return
+        ended = [t for t in self.all(run) if _ended(t) and _was_failure(t)]
+        failed = {n.task for n in self._nodes(run, record, ended) if n.state is State.FAILED}
+        self.kept.count_failed(run, record, failed, lambda key: self.blobs.put_new(key, b""))
+
+
+def _was_failure(task: Found) -> bool:
+    """Return whether the service says that a task has failed by itself."""
+    info = task.get("executionInfo", {})
+    failed = info.get("exitCode") or info.get("result", "success") != "success"
+    return bool(failed) and not reasons.was_terminated(task)
+
 
 def _cancelled(node: NodeStatus) -> NodeStatus:
     """Return a node that has not succeeded before its job was cancelled."""

@@ -61,7 +61,17 @@ while read -r t; do : >"$t" || exit 1; done
 """
 
 
-# The same for nodes that are released, each after a plus, or asked for again, after a minus.
+# Arguments: the run, and `max_failed`. Standard input: numbers of tasks. Once `max_failed` is reached, tasks end that
+# have not failed, so no more are counted.
+COUNT_FAILED = f"""\
+[ -f "runs/$1/record.json" ] || exit {NOTHING}
+mkdir -p "runs/$1/failed" && cd "runs/$1" || exit 1
+[ "$(ls failed | wc -l)" -lt "$2" ] || exit 0
+while read -r t; do [ -e "stop/$t" ] || : >>"failed/$t" || exit 1; done
+"""
+
+
+# Argument: the run. Standard input: nodes that are released, each after a plus, or asked for again, after a minus.
 NOTE_RELEASED = f"""\
 [ -f "runs/$1/record.json" ] || exit {NOTHING}
 mkdir -p "runs/$1/released" && cd "runs/$1/released" || exit 1
@@ -88,6 +98,7 @@ class Jobs:
             set()
         )  # runs for which `find` saw other jobs, or one that has not claimed it
         self.due: dict[str, Sequence[states.Task]] = {}  # killed tasks to requeue, by runs
+        self.failed: dict[str, set[int]] = {}  # failed tasks, by runs
         self._unkept: set[str] = set()  # runs whose final status is not in the workspace
 
     def remember(self, name: str, job: str) -> None:
@@ -289,6 +300,7 @@ class Jobs:
         if record and dead and records.read_elastic_end(self.store, run, record) is None:
             tasks = unknown_outcomes.marked(tasks, record, seen.stops)
         self.due[run] = [task for task in tasks if task.due]
+        self.failed[run] = {t.number for t in tasks if record and unknown_outcomes.has_failed(t)}
         return tasks
 
     def _notes(self, run: str, seen: Seen, rows: Sequence[Row]) -> Mapping[AttemptKey, Note]:
@@ -376,6 +388,18 @@ class Jobs:
             ]
             self.queue.cancel(late)
         self.forget(run)
+
+    def count_failed(self, run: str) -> None:
+        """Count tasks for `max_failed` that have failed together with their agents."""
+        record, seen = self.record(run), self.poller.seen(run)
+        if record is None or seen is None or run in self._ended or "max_failed" not in record:
+            return
+        new = self.failed.pop(run, set()) - seen.failed - seen.stops
+        if new and len(seen.failed) < record["max_failed"]:
+            numbers = "".join(f"{task}\n" for task in sorted(new)).encode()
+            most = str(record["max_failed"])
+            self.store.change(f"count tasks of {run}", COUNT_FAILED, run, most, content=[numbers])
+            self.forget(run)
 
     def release(self, run: str, away: Collection[Seat], back: Collection[Seat]) -> Released:
         """Hold the nodes *away* in the queue, which one that runs does itself, and let those of *back* run again."""

@@ -12,8 +12,8 @@ from typing import Any
 from runspec_agent.base.retry_rules import OOM, STOP, find_rule
 from runspec_jobs.provider import State, Status
 from runspec_slurm import reasons
-from runspec_slurm.status.states import LAUNCH_SIGNAL, STOPPED, Task
-from runspec_slurm.status.workspace_poll import AttemptKey, Seen
+from runspec_slurm.status.states import AGAIN, LAUNCH_SIGNAL, STOPPED, Task
+from runspec_slurm.status.workspace_poll import BATCH, AttemptKey, Seen
 from runspec_slurm.store.workspace import NOTHING, WorkspaceStore
 
 # Argument: the run, and for CHECK the minutes to wait. The time of the file `missing` says since when the run is
@@ -79,6 +79,7 @@ KILLED = 137  # the exit code of a process that SIGKILL ended: 128 + 9
 SIGNALLED = 128  # a shell's exit code is greater if a signal ended its command
 # In Slurm 22.05, a job whose processes the kernel killed for their memory is in one or the other.
 ENDED = ("FAILED", "OUT_OF_MEMORY")
+FAILED = (*ENDED, "BOOT_FAIL", "DEADLINE", "NODE_FAIL", "TIMEOUT")
 
 
 def is_killed(task: Task) -> bool:
@@ -88,6 +89,18 @@ def is_killed(task: Task) -> bool:
         return False
     by_signal = row.code is not None and row.code > SIGNALLED
     return row.state == "OUT_OF_MEMORY" or (by_signal and row.code not in (STOPPED, LAUNCH_SIGNAL))
+
+
+def has_failed(task: Task) -> bool:
+    """Return whether *task* has failed for good, as Slurm or the record of its end says.
+
+    A task that was told to end has not failed, and one that was preempted may start again.
+    """
+    row = task.row
+    if row is None or task.due or row.state not in FAILED:
+        return False
+    note = task.note(task.attempts, BATCH)
+    return note["code"] not in (0, AGAIN, STOPPED) if note else row.code not in (AGAIN, STOPPED)
 
 
 def code(task: Task) -> int:

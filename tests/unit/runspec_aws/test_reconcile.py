@@ -10,6 +10,7 @@ import pytest
 
 from runspec_aws.cleanup import SECOND, Reconciler
 from runspec_aws.status.jobs import Jobs
+from runspec_aws.status.nodes import CANCELLED
 from runspec_aws.timing import CLOCK, DEFAULT, Clock
 from runspec_jobs.provider import RemoteError, State
 from runspec_jobs.provider.elastic_tasks import ELASTIC, NOT_NEEDED
@@ -65,7 +66,11 @@ class World:
         return self.objects.get("/".join(parts).split("/", 2)[2])
 
     def names(self, folder: str) -> list[str]:
-        return []
+        begin = folder.split("/", 2)[2]
+        return [key.removeprefix(begin) for key in self.objects if key.startswith(begin)]
+
+    def put_new(self, content: bytes, *parts: str) -> None:
+        self.objects["/".join(parts).split("/", 2)[2]] = content
 
     def listing(self, prefix: str) -> Iterator[Any]:
         return iter(())
@@ -216,3 +221,42 @@ def test_a_run_that_is_not_there_needs_nothing() -> None:
     world.objects.clear()
 
     assert list(Reconciler(jobs(world)).reconcile(RUN)) == []
+
+
+def killed(limit: int) -> World:
+    """Return a sweep of 7 tasks: one has failed, was stopped and was cancelled each, and 0 and 3 have no agent left."""
+    found: dict[str, Mapping[str, Any]] = {
+        "a": {"status": "PENDING", "arrayProperties": {"statusSummary": {"FAILED": 5}}},
+        **{f"a:{n}": {"status": "FAILED", "statusReason": "it exited"} for n in range(4)},
+        "a:4": {"status": "FAILED", "statusReason": CANCELLED},
+        "a:5": {"status": "RUNNABLE"},
+        "a:6": {"status": "RUNNING"},
+    }
+    sweep = [["n", [str(n) for n in range(7)]]]
+    world = World(found, shape="array", sweep=sweep, max_failed=limit)
+    world.objects |= {"failed/1": b"", "stop/2": b""}
+    return world
+
+
+@pytest.mark.parametrize("knows", [False, True])
+def test_tasks_that_were_killed_with_their_agents_count_for_max_failed(knows: bool) -> None:
+    world = killed(3)
+    own = jobs(world)
+    if knows:
+        own.status(RUN)
+        assert "failed/0" not in world.objects, "a read has counted a task"
+
+    Reconciler(own).reconcile(RUN)
+    Reconciler(jobs(world)).reconcile(RUN)
+
+    counted = {key for key in world.objects if key.startswith("failed/")}
+    assert counted == {"failed/0", "failed/1", "failed/3"}
+    assert {name for name, _ in world.ended} == {"a:5", "a:6"}
+
+
+def test_tasks_that_end_when_max_failed_is_reached_do_not_count() -> None:
+    world = killed(1)
+
+    Reconciler(jobs(world)).reconcile(RUN)
+
+    assert {key for key in world.objects if key.startswith("failed/")} == {"failed/1"}

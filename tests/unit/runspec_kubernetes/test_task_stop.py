@@ -243,6 +243,25 @@ def test_reconcile_ends_pods_that_wait_although_max_failed_tasks_have_failed(pha
     assert [sent[0] for sent in fakes.cluster.sent] == (["DELETE"] if phase == "Pending" else [])
 
 
+@pytest.mark.parametrize("by_service", [False, True])
+def test_tasks_of_two_nodes_that_were_killed_with_their_agents_count_for_max_failed(
+    by_service: bool,
+) -> None:
+    """The Job itself counts tasks of one node, and then fails pods that have not failed."""
+    fakes = Fakes(max_failed=2, nodes=2)
+    job = fakes.add_job(8, **({"maxFailedIndexes": 1} if by_service else {}))
+    job["status"] = {"failedIndexes": "0,3,4-5"}
+    fakes.store[f"runs/{RUN}/stop/2"] = b""
+    fakes.add_pod(6, "Pending")
+
+    fakes.client.reconcile(RUN)
+    fakes.client.reconcile(RUN)
+
+    counted = {key for key in fakes.store if "/failed/" in key}
+    assert counted == (set() if by_service else {f"runs/{RUN}/failed/{n}" for n in (0, 1)})
+    assert [sent[0] for sent in fakes.cluster.sent] == ([] if by_service else ["DELETE"])
+
+
 @pytest.mark.parametrize(
     "labels,spec",
     [

@@ -67,6 +67,21 @@ def test_tasks_are_halted_when_max_failed_others_have_failed(
     assert bool(store.asked) == (most is not None)
 
 
+@pytest.mark.parametrize(("most", "counted"), [(1, []), (2, [1]), (9, [1])])
+def test_a_failed_task_that_nobody_has_counted_is_counted_once(
+    most: int, counted: list[int]
+) -> None:
+    """Not once the limit is reached: tasks end then that have not failed."""
+    kept, store = opened({"failed/0": b"", "stop/2": b""})
+    made: list[str] = []
+
+    for _ in range(2):
+        kept.count_failed(RUN, {**RECORD, "max_failed": most}, {0, 1, 2}, made.append)
+
+    assert made == [f"pre/runs/{RUN}/failed/{task}" for task in counted]
+    assert store.asked.count(f"pre/runs/{RUN}/failed/") == 1
+
+
 def test_the_end_of_an_elastic_job_is_read_until_there_is_one() -> None:
     state = {"format": ELASTIC, "phase": "done", "code": 3, "why": "it failed"}
     kept, store = opened({})

@@ -11,7 +11,7 @@ import pytest
 
 from runspec_jobs.provider import State
 from runspec_jobs.provider.node_ends import exited
-from runspec_slurm import reasons
+from runspec_slurm import queue, reasons
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.status import states
 from tests.support.slurm.forgetful_queue import forgetful
@@ -232,3 +232,49 @@ def test_of_two_machines_that_keep_an_end_the_first_one_counts(
     client.jobs.keep("job-a1")
 
     assert client.state("job-a1") == first
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("attempts", "most", "before", "counted"),
+    [
+        ("1", 2, (), {"0", "3"}),
+        ("2", 2, (), {"3"}),
+        ("2 refused", 2, (), {"0", "3"}),
+        ("1", 1, ("1",), {"1"}),
+        ("1", 2, ("0",), {"0", "3"}),
+    ],
+)
+def test_tasks_that_were_killed_with_their_agents_count_for_max_failed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    attempts: str,
+    most: int,
+    before: tuple[str, ...],
+    counted: set[str],
+) -> None:
+    """Not one that has another attempt, was stopped or told to end, or ended once the limit was reached."""
+    scontrol = "exit 1" if "refused" in attempts else ""
+    client, run = with_killed(tmp_path, monkeypatch, 1, scontrol), tmp_path / "runs/job-a1"
+    lines = [
+        KILLED.replace("N/A", "0", 1),
+        KILLED.replace("N/A", "1", 1).replace("|9|0|9|", "|143|0|0|"),
+        KILLED.replace("N/A", "2", 1),
+        KILLED.replace("N/A", "3", 1).replace("FAILED", "NODE_FAIL"),
+        KILLED.replace("N/A", "4", 1).replace("FAILED", "RUNNING"),
+    ]
+    squeue = "\n".join(lines).replace("|", queue.BETWEEN)
+    (tmp_path / "bin/squeue").write_text(f"#!/bin/sh\necho '{squeue}'\n")
+    record = {"count": 5, "nodes": 1, "attempts": int(attempts[0]), "max_failed": most}
+    client.store.put("runs/job-a1/record.json", json.dumps(record).encode())
+    client.store.put("runs/job-a1/stop/2", b"")
+    for task in before:
+        client.store.put(f"runs/job-a1/failed/{task}", b"")
+
+    assert client.state("job-a1").state is State.RUNNING
+    assert {path.name for path in run.glob("failed/*")} == set(before), "a read has counted"
+
+    client.reconcile("job-a1")
+    client.reconcile("job-a1")
+
+    assert {path.name for path in run.glob("failed/*")} == counted

@@ -29,6 +29,7 @@ class World:
         self.record = {"count": 3, "nodes": 1, "pool": "p", "elastic": {"min": 1, "max": 3}}
         self.state = {"format": ELASTIC, "phase": phase, "code": 0, "why": ""}
         self.made: list[tuple[str, str]] = []
+        self.files: set[str] = set()
 
     def look(self, operation: str, path: Mapping[str, str], query: Any = None) -> Any:
         assert operation == "Job_Get"
@@ -48,7 +49,10 @@ class World:
         return ()
 
     def names(self, prefix: str) -> Sequence[str]:
-        return ()
+        return [key.removeprefix(prefix) for key in self.files if key.startswith(prefix)]
+
+    def put_new(self, key: str, content: bytes) -> None:
+        self.files.add(key)
 
     def read(self, key: str) -> bytes | None:
         found = {"record.json": self.record, "state": self.state}.get(key.rpartition("/")[2])
@@ -68,3 +72,29 @@ def test_tasks_that_wait_are_ended_when_their_job_is_over_and_not_by_a_read(phas
     assert list(own.reconcile(RUN)) == [line] * over
     assert list(own.reconcile(RUN)) == []
     assert world.made == [("Task_Terminate", "task-00001")] * over
+
+
+@pytest.mark.parametrize(("most", "counted"), [(3, "034"), (1, "0")])
+def test_tasks_that_were_killed_with_their_agents_count_for_max_failed(
+    most: int, counted: str
+) -> None:
+    """Not one that was stopped or terminated, or that ended when the limit was reached."""
+    world = World("running")
+    world.record = {"count": 8, "nodes": 1, "pool": "p", "sweep": [], "max_failed": most}
+    bad: Mapping[str, Any] = {"result": "failure", "exitCode": 137}
+    terminated = {"result": "failure", "failureInfo": {"code": "TaskEnded"}}
+    ends = [bad, GOOD, bad, bad, {"result": "failure"}, terminated, bad, {}]
+    states = ["completed"] * 6 + ["running", "active"]
+    world.tasks = [
+        {"id": f"task-{n:05}", "state": state, "executionInfo": info}
+        for n, (state, info) in enumerate(zip(states, ends, strict=True))
+    ]
+    world.files = {f"runs/{RUN}/failed/0", f"runs/{RUN}/stop/2"}
+
+    for _ in range(2):
+        tasks = Tasks(world, world)  # type: ignore[arg-type] # what it asks of both
+        assert tasks.status(RUN).state is State.RUNNING
+        tasks.count_failed(RUN, world.record)
+
+    failed = sorted(key.rpartition("/")[2] for key in world.files if "/failed/" in key)
+    assert "".join(failed) == counted
