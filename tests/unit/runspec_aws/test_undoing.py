@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from runspec_aws import lookup
 from runspec_aws.client import AwsClient
@@ -95,3 +96,20 @@ def test_a_placement_group_that_was_deleted_is_not_there(
 
     assert lookup.FINDERS["create_placement_group"](session, undo.params) == answer
     assert lookup.there(session, undo) == (answer is not None)
+
+
+def test_a_repository_with_images_of_other_runs_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what was asked for is done: https://docs.aws.amazon.com/AmazonECR/latest/APIReference/API_DeleteRepository.html"""
+    there = SimpleNamespace(describe_repositories=lambda **asked: {"repositories": [{}]})
+    client = AwsClient.__new__(AwsClient)
+    client.timing, client.clock = DEFAULT, Clock(sleep=lambda seconds: None)
+    session = SimpleNamespace(look=lambda service: there)
+    monkeypatch.setattr(client, "session", session, raising=False)
+
+    def send(request: Request) -> Any:
+        answer = {"Error": {"Code": "RepositoryNotEmptyException", "Message": "it has images"}}
+        raise RemoteError("it has images") from ClientError(answer, "DeleteRepository")
+
+    monkeypatch.setattr(client, "send", send)
+
+    assert client.undo(Request("ecr", "delete_repository", {"repositoryName": "jobs"})) == {}

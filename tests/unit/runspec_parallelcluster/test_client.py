@@ -145,6 +145,20 @@ def test_a_cluster_is_made_and_its_head_node_reached(world: World) -> None:
     assert world.calls == ["put"]
 
 
+def test_a_head_node_that_was_described_anew_is_reached_at_its_address(world: World) -> None:
+    """At once, and by one connection as long as it is the same: each login costs seconds."""
+    client, plan = world.client(cluster="training"), steps(cluster="training")
+    client.remember(RUN, {"head": {"cluster": "training", "host": "192.0.2.99"}})
+    world.pcluster.there["training"] = up()
+
+    for _ in range(2):
+        client.call(plan["head"].do)
+        client.call(PUT)
+
+    assert [reached.host.rpartition("@")[2] for reached in world.reached] == ["192.0.2.7"]
+    assert world.calls == ["put", "put"]
+
+
 def test_a_run_on_record_needs_no_pcluster(world: World) -> None:
     client = world.client()
     client.remember(RUN, {"head": {"cluster": "runspec-0123", "host": "192.0.2.7"}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -116,6 +117,24 @@ def test_nodes_that_begin_at_once_build_once_and_later_ones_not_at_all(world: Wo
     assert found == [(0, f"made {made}/env whole")] * 5
     assert len(world.installed) == 1
     assert not list(world.shared.rglob("*.part"))
+
+
+def test_a_node_that_waits_for_another_one_says_so_once(world: World) -> None:
+    builder = world.node()
+    until(lambda: world.installed)
+    other = world.node()
+    said = other.stdout
+    assert said is not None
+    try:
+        until(lambda: select.select([said], [], [], 0)[0])
+    finally:
+        world.go()
+    first = said.readline()
+
+    rest = [node.communicate(timeout=WAIT_S)[0] for node in (builder, other)]
+
+    assert first == "runspec: waiting for another node, which builds the environment\n"
+    assert not [text for text in rest if "waiting" in text]
 
 
 def test_a_node_takes_over_from_a_builder_that_was_killed(world: World) -> None:

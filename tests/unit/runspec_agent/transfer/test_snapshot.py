@@ -17,7 +17,7 @@ from runspec_agent.base.job_env import Failure
 from runspec_agent.store.base import Opened
 from runspec_agent.store.manifest import Entry
 from runspec_agent.transfer import snapshot as module
-from runspec_agent.transfer.folder_walk import Seen
+from runspec_agent.transfer.folder_walk import Seen, look
 from runspec_agent.transfer.snapshot import Restless, Snapshot, Unsettled
 
 
@@ -282,6 +282,15 @@ def test_a_folder_that_became_a_file_and_one_of_our_name_are_told(
     shot = Snapshot(str(tmp_path / "file"), sent)
     assert shot.taken({}) == {}
     assert shot.wrong() == [f"{tmp_path / 'file'}: Not a directory"]
+
+
+def test_a_link_of_our_name_to_a_folder_is_a_link_like_others(folder: Path) -> None:
+    (folder / "c").mkdir()
+    (folder / ".runspec").symlink_to("c")
+
+    found = look(os.path.realpath(folder))
+
+    assert (list(found.shape.links), found.hidden) == ([".runspec"], {})
 
 
 def test_two_writes_in_one_tick_of_the_clock_are_both_seen(
