@@ -137,6 +137,8 @@ def _get_values(value: Any, key: str) -> list[Any]:
 def _choose_number(metric: Metric, values: Sequence[Any], nothing: str) -> Measured:
     numbers = []
     for value in values:
+        if isinstance(value, bool):  # which Python takes for a number
+            return Measured(None, NO_NUMBER)
         try:
             numbers.append(float(value))
         except (TypeError, ValueError, OverflowError):  # no float is as large as an int may be

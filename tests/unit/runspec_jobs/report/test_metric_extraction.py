@@ -247,6 +247,10 @@ def test_a_file_of_an_output_says_it(
     [
         ("o/m.json", {"key": "val.x"}, JSON, "o/m.json has no 'val.x'"),
         ("o/m.json", {"key": "name"}, JSON, "the text that was found is not a number"),
+        *(
+            ("o/m.json", {"key": "a"}, text, "the text that was found is not a number")
+            for text in ('{"a": true}', '{"a": [0.5, false]}', '{"a": null}')
+        ),
         ("o/m.json", {"key": "a"}, "{", "o/m.json is not JSON"),
         ("o/m.json", {"key": "a"}, "[" * 100_000, "o/m.json is not JSON"),
         ("o/m.csv", {"column": "x"}, "a,b\n1,2\n", "o/m.csv has no column 'x'"),
