@@ -47,10 +47,11 @@ class _NoPlugins(ModuleType):
 
 
 def _open_streams() -> None:
-    """Lead standard streams that are closed nowhere, so that no other file gets their numbers."""
+    """Open standard streams that are closed, so that no other file gets their numbers; only output remains an error."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
-            number = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            how = os.O_RDONLY if name == "stdout" else os.O_RDWR
+            number = os.open(os.devnull, how)  # the lowest number that is free
             os.set_inheritable(number, True)
             setattr(sys, name, open(number, "r" if name == "stdin" else "w", closefd=False))  # noqa: SIM115 - until the exit
 

@@ -5,6 +5,7 @@ Scripts rely on the codes, which docs/exit-codes.md documents; they never change
 
 from __future__ import annotations
 
+import errno
 from typing import ClassVar
 
 OK = 0
@@ -74,7 +75,9 @@ class OutputFailed(FileFailed):
     """Standard output cannot be written, for example because its disk is full."""
 
     def __init__(self, exc: OSError) -> None:
-        super().__init__(f"cannot write to standard output: {(exc.strerror or str(exc)).lower()}")
+        is_closed = exc.errno == errno.EBADF
+        why = "it is closed" if is_closed else (exc.strerror or str(exc)).lower()
+        super().__init__(f"cannot write to standard output: {why}")
 
 
 class Lacking(Unavailable):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import io
 import os
 import sys
@@ -75,7 +76,7 @@ def _run(words: Sequence[str]) -> int:
     except BrokenPipeError:
         raise
     except OSError as exc:
-        if exc.filename is None and exc.errno in OF_OUTPUT:  # from Typer's help
+        if exc.filename is None and _is_of_output(exc):  # from Typer's help
             raise OutputFailed(exc) from exc
         named = isinstance(exc.filename, str | bytes) and bool(
             exc.filename
@@ -83,6 +84,13 @@ def _run(words: Sequence[str]) -> int:
         return print_error(_of_file(exc), given) if named else reported(exc, given)
     except Exception as exc:  # noqa: BLE001 - the last handler: a bug is reported without a traceback
         return reported(exc, given)
+
+
+def _is_of_output(exc: OSError) -> bool:
+    if exc.errno != errno.EBADF:
+        return exc.errno in OF_OUTPUT
+    how = fcntl.fcntl(sys.stdout.fileno(), fcntl.F_GETFL)
+    return how & os.O_ACCMODE == os.O_RDONLY  # it was closed: see `runspec_jobs.__main__`
 
 
 def _carry_out(words: Sequence[str], given: dict[str, Any]) -> int:

@@ -83,18 +83,21 @@ def test_a_reader_that_has_gone_is_no_error(words: list[str]) -> None:
 @pytest.mark.process
 @pytest.mark.parametrize("words", [*COMMANDS, ["logs", "nosuch"], []], ids=" ".join)
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_stream_that_is_closed_leads_nowhere(words: list[str], closed: str) -> None:
-    """Otherwise messages go to standard output, and a file of runspec gets the number of the stream."""
+def test_standard_output_that_is_closed_is_told(words: list[str], closed: str) -> None:
+    """Messages do not go to standard output instead, and no file of runspec gets the number of a stream."""
     line = f'exec "$0" -m runspec_jobs "$@" {closed}'
 
     done = subprocess.run(
         ["sh", "-c", line, sys.executable, *words], capture_output=True, text=True, check=False
     )
 
-    assert done.returncode == (0 if words in COMMANDS else 2)
+    said = "runspec: cannot write to standard output: it is closed\n"
+    fails = " >&-" in f" {closed}" and words in COMMANDS and words != ["list"]
+    assert done.returncode == (69 if fails else 0 if words in COMMANDS else 2)
     assert "Traceback" not in done.stderr
     assert "bug" not in done.stderr
-    assert words in COMMANDS or done.stdout == ""
+    assert (said in done.stderr) == (fails and closed == ">&-")
+    assert done.stdout == "" or closed == "2>&-"
 
 
 @pytest.mark.process
