@@ -31,6 +31,8 @@ CLOUDS = {
     "karpenter.sh/capacity-type": "karpenter",
 }
 NO_RIGHT = "a job of runspec has no such right"
+AS_ROOT = "the job runs as the user of its image, which must be root: security: none in the profile"
+AS_OURS = "the job runs as user 1000 and not as that of its image: set user to another one"
 
 
 def take_labels(labels: ForeignMap, draft: Draft) -> None:
@@ -59,16 +61,19 @@ def take_cluster_settings(source: ForeignMap, draft: Draft) -> None:
 def take_rights(pod: ForeignMap, container: ForeignMap, draft: Draft) -> None:
     """Take the user of the container. A pod that names none runs as its image says, and not as our user does."""
     user: int | None = None
+    at: object = None
     restricted = False
     for source in (pod.map("securityContext"), container.map("securityContext")):
         for key in ("privileged", "readOnlyRootFilesystem"):
             if source.truth(key):
                 source.lose(key, NO_RIGHT)
-        restricted |= source.truth("runAsNonRoot") is True
+        if source.truth("runAsNonRoot"):
+            restricted, at = True, source.find_key("runAsNonRoot")
         source.skip(*RESTRICTED)
         source.map("capabilities").skip("drop")
         asked = source.number("runAsUser")
-        user = user if asked is None else asked
+        if asked is not None:
+            user, at = asked, source.find_key("runAsUser")
         for key in ("runAsGroup", "fsGroup"):
             if source.number(key) not in (None, user):
                 source.notes.lose(
@@ -79,8 +84,12 @@ def take_rights(pod: ForeignMap, container: ForeignMap, draft: Draft) -> None:
         return
     if user:
         draft.notes.lose("runAsUser", "pods with hostNetwork run as their image says", pod.value)
+    if user == 0:
+        draft.notes.add(AS_ROOT, at)
     if user is not None or not restricted:
         draft.profile["security"] = "none"
+    else:
+        draft.notes.add(AS_OURS, at)
 
 
 def take_toleration(source: ForeignMap, key: str, draft: Draft) -> None:

@@ -423,22 +423,27 @@ def test_what_the_server_adds_to_a_job_is_no_loss() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rights", "security"),
+    ("rights", "security", "said"),
     [
-        ({}, "none"),
-        ({"runAsUser": 0}, "none"),
-        ({"runAsUser": 7}, None),
-        ({"runAsNonRoot": True, "capabilities": {"drop": ["ALL"]}}, None),
-        ({"runAsNonRoot": False}, "none"),
+        ({}, "none", None),
+        ({"runAsUser": 0}, "none", "as the user of its image, which must be root: security: none"),
+        ({"runAsUser": 7}, None, None),
+        ({"runAsNonRoot": True, "capabilities": {"drop": ["ALL"]}}, None, "runs as user 1000"),
+        ({"runAsNonRoot": False}, "none", None),
     ],
 )
+@pytest.mark.parametrize("of_pod", [False, True])
 def test_a_pod_runs_as_its_image_says_where_it_names_no_user(
-    rights: dict[str, Any], security: str | None
+    of_pod: bool, rights: dict[str, Any], security: str | None, said: str | None
 ) -> None:
-    imported = take(make_job({"securityContext": rights}))
+    context = {"securityContext": rights}
+
+    imported = take(make_job({}, context) if of_pod else make_job(context))
 
     assert read_profile(imported, "kubernetes").get("security") == security
     assert list_losses(imported) == []
+    notes = [note for note in imported.notes if " as " in note]
+    assert [str(said) in note for note in notes] == ([] if said is None else [True])
 
 
 @pytest.mark.parametrize(
