@@ -32,7 +32,7 @@ Hidden = Dict[
     str, Optional[str]
 ]  # paths that cannot be read, and why; "" is the folder itself, None means deleted
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # ELOOP: a link to itself
-RESERVED = "this name is reserved"
+RESERVED = "runspec itself uses this name"
 LINKED = "it has become a link to another place"
 SPECIAL = ((stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISBLK, "a device"))
 
@@ -133,10 +133,7 @@ class _Walk:
                 continue
             for entry in inner:
                 path = os.path.join(at, entry.name)
-                if path == OURS and entry.is_dir(follow_symlinks=False):
-                    self._refused(path, OSError(errno.EEXIST, RESERVED))
-                    continue
-                if entry.is_dir(follow_symlinks=False):
+                if path != OURS and entry.is_dir(follow_symlinks=False):
                     todo.append(path)
                 yield path
 
@@ -152,7 +149,10 @@ class _Walk:
         at, name = os.path.join(self.folder, path), known_as(path)
         if to_folder:
             return not self.wanted.excludes(name)
-        return self._takes(name) or (os.path.isdir(at) and not os.path.islink(at))
+        is_folder = os.path.isdir(at) and not os.path.islink(at)
+        return self._takes(name) or (
+            is_folder and not (path == OURS and self.wanted.excludes(name))
+        )
 
     def _leads_to(self, path: str) -> Optional[str]:
         """Return the folder of the output that a link leads to, "" for another folder, and None for anything else."""
@@ -180,7 +180,9 @@ class _Walk:
     def _add(self, path: str) -> None:
         info = os.stat(os.path.join(self.folder, path), follow_symlinks=False)
         name, shape = known_as(path), self.found.shape
-        if stat.S_ISLNK(info.st_mode):
+        if path == OURS:  # no manifest can list it
+            shape.lost[name] = RESERVED
+        elif stat.S_ISLNK(info.st_mode):
             self._add_link(path, info.st_mtime_ns)
         elif stat.S_ISREG(info.st_mode):
             self.found.files[name] = Seen(

@@ -14,11 +14,10 @@ from runspec_agent.base import files
 from runspec_agent.base.job_env import LOST, Failure
 from runspec_agent.store import parallel
 from runspec_agent.store.base import Opened, file_digest
-from runspec_agent.store.manifest import EMPTY, OURS, Entry, Listed, fit_time
+from runspec_agent.store.manifest import EMPTY, Entry, Listed, fit_time
 from runspec_agent.transfer.folder_walk import (
     EVERYTHING,
     GONE,
-    RESERVED,
     Hidden,
     Seen,
     Version,
@@ -239,8 +238,6 @@ class Snapshot:
     def _tried(self, name: str, file: Seen, read: Callable[[], None]) -> None:
         """Let *read* read a file. A deleted file is left out; without room for a copy, the file is streamed."""
         try:
-            if name.split("/", maxsplit=1)[0] == OURS:
-                raise OSError(RESERVED)
             read()
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):

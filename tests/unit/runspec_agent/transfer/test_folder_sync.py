@@ -304,15 +304,23 @@ def test_saving_goes_on_until_sigterm_and_then_once_more(
 
 @pytest.mark.process
 def test_once_says_what_is_not_saved(source: Path, target: Path, tmp_path: Path) -> None:
-    """Exit 1 and a line for each."""
+    """Exit 1 and a line for each, and 0 if it is nothing that could be saved."""
     (tmp_path / "inside.pyz").write_bytes(pack_agent())
     (source / ".runspec").write_text("a name that is ours at the target")
     command = [sys.executable, "-IS", str(tmp_path / "inside.pyz"), "sync", "--once"]
 
     done = subprocess.run([*command, str(source), str(target)], capture_output=True, text=True)
 
+    said = "not saved, as it cannot be: .runspec: runspec itself uses this name"
+    assert done.returncode == 0
+    assert done.stderr == f"runspec: output '{target}': {said}\n"
+    shutil.rmtree(source)
+    source.write_text("no folder")
+
+    done = subprocess.run([*command, str(source), str(target)], capture_output=True, text=True)
+
     assert done.returncode == 1
-    assert done.stderr == f"runspec: sync: output '{target}': .runspec: this name is reserved\n"
+    assert f"runspec: sync: output '{target}': {source}: Not a directory\n" in done.stderr
 
 
 @pytest.mark.parametrize(

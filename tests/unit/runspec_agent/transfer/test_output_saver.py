@@ -427,11 +427,28 @@ def test_a_folder_that_became_a_file_is_listed_as_one(bucket: Bucket, source: Pa
     assert listed(bucket) == ["a/x", "deep"]
 
 
-def test_a_name_that_is_ours_is_told(bucket: Bucket, source: Path) -> None:
-    """Whoever fetches it would have it in the way."""
-    (source / ".runspec").write_text("x")
+@pytest.mark.parametrize("kind", ["file", "folder", "link", "link to a folder", "link to a file"])
+def test_what_has_our_name_is_named_as_lost_whatever_it_is(
+    bucket: Bucket, source: Path, tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A manifest that lists it could not be read, and the files of all saves would be lost with it."""
+    ours = source / ".runspec"
+    if kind == "file":
+        ours.write_text("x")
+    elif kind == "folder":
+        (ours / "deep").mkdir(parents=True)
+        (ours / "deep/x").write_text("x")
+    else:
+        ours.symlink_to({"link": "nothing", "link to a folder": "deep"}.get(kind, "a"))
 
-    assert saved(bucket, source) == ["output 'model': .runspec: this name is reserved"]
+    for _ in range(2):
+        assert saved(bucket, source) == []
+
+    said = ".runspec: runspec itself uses this name\n"
+    assert capfd.readouterr().err.endswith(f"'model': not saved, as it cannot be: {said}")
+    assert manifest(bucket).shape.lost == {".runspec": "runspec itself uses this name"}
+    brought(bucket, tmp_path / "back")
+    assert sorted(path.name for path in (tmp_path / "back").iterdir()) == ["a", "deep"]
 
 
 # A store that fails

@@ -17,7 +17,7 @@ from runspec_agent.base.job_env import Failure
 from runspec_agent.store.base import Opened
 from runspec_agent.store.manifest import Entry
 from runspec_agent.transfer import snapshot as module
-from runspec_agent.transfer.folder_walk import Seen, look
+from runspec_agent.transfer.folder_walk import Seen, Wanted, look
 from runspec_agent.transfer.snapshot import Restless, Snapshot, Unsettled
 
 
@@ -270,14 +270,25 @@ def test_a_program_that_writes_all_the_time_is_saved_after_a_while(
     assert shot.taken({}).keys() == {"a", "b", "c"}
 
 
-def test_a_folder_that_became_a_file_and_one_of_our_name_are_told(
-    folder: Path, sent: Sent, tmp_path: Path
+@pytest.mark.parametrize(
+    ("patterns", "named"),
+    [({}, True), ({"include": ["a"]}, True), ({"exclude": [".runspec"]}, False)],
+)
+def test_a_folder_of_our_name_is_lost_unless_it_is_left_out(
+    folder: Path, sent: Sent, patterns: dict[str, Any], named: bool
 ) -> None:
     (folder / ".runspec").mkdir()
+    (folder / ".runspec/a").write_text("x")
     shot = Snapshot(str(folder), sent)
-    assert shot.taken({}).keys() == {"a", "b"}
-    assert shot.wrong() == [".runspec: this name is reserved"]
+    shot.wanted = Wanted.of(patterns)
 
+    assert "a" in shot.taken({})
+    assert shot.wrong() == []
+    assert [*shot.shape.lost] == [".runspec"] * named
+    assert [*shot.shape.folders] == []
+
+
+def test_a_folder_that_became_a_file_is_told(sent: Sent, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("precious")
     shot = Snapshot(str(tmp_path / "file"), sent)
     assert shot.taken({}) == {}
