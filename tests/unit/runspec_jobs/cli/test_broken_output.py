@@ -27,6 +27,13 @@ def started(words: list[str], stdout: object) -> subprocess.CompletedProcess[str
     return subprocess.run(line, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)  # type: ignore[call-overload, no-any-return]  # a file
 
 
+def started_with(closed: str, words: list[str]) -> subprocess.CompletedProcess[str]:
+    line = f'exec "$0" -m runspec_jobs "$@" {closed}'
+    return subprocess.run(
+        ["sh", "-c", line, sys.executable, *words], capture_output=True, text=True, check=False
+    )
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_full_disk_is_told(words: list[str]) -> None:
@@ -66,6 +73,10 @@ def test_saving_the_log_of_an_ended_run_to_a_full_disk_does_not_say_that_it_goes
     assert done.returncode == 69
     assert "no space left on device" in done.stderr
     assert "goes on" not in done.stderr
+    for words in (["logs", "over"], ["logs", "-f", "over"], ["status", "over"]):
+        done = started_with(">&-", words)
+        said = "runspec: cannot write to standard output: it is closed\n"
+        assert (done.returncode, done.stderr.endswith(said)) == (69, True)
 
 
 @pytest.mark.process
@@ -85,11 +96,7 @@ def test_a_reader_that_has_gone_is_no_error(words: list[str]) -> None:
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_standard_output_that_is_closed_is_told(words: list[str], closed: str) -> None:
     """Messages do not go to standard output instead, and no file of runspec gets the number of a stream."""
-    line = f'exec "$0" -m runspec_jobs "$@" {closed}'
-
-    done = subprocess.run(
-        ["sh", "-c", line, sys.executable, *words], capture_output=True, text=True, check=False
-    )
+    done = started_with(closed, words)
 
     said = "runspec: cannot write to standard output: it is closed\n"
     fails = " >&-" in f" {closed}" and words in COMMANDS and words != ["list"]
