@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from runspec_agent.store.manifest import (
     MANIFEST,
     OBJECTS,
+    OURS,
     Entry,
     Folder,
     Link,
@@ -20,6 +21,7 @@ from runspec_agent.store.manifest import (
     Save,
     Shape,
 )
+from runspec_agent.transfer.folder_walk import RESERVED
 from runspec_jobs.engine.outputs.layout import Layout, choose_path
 from runspec_jobs.errors import Conflict, UsageError
 from runspec_jobs.provider import File, OutputFile, Source
@@ -58,7 +60,9 @@ class SavesBundle:
         """
         by_folder: dict[str, list[OutputFile]] = {}
         for one in saved:
-            by_folder.setdefault(choose_folder(one), []).append(one)
+            ours = one.path.split("/", 1)[0] == OURS  # only in a tar, which has no manifest
+            kept = one._replace(kind="lost", target=RESERVED) if ours else one
+            by_folder.setdefault(choose_folder(one), []).append(kept)
         small: dict[str, bytes] = {}
         objects: dict[str, OutputFile] = {}
         for folder, files in by_folder.items():

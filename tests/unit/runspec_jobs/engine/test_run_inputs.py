@@ -14,6 +14,7 @@ import pytest
 
 from runspec_agent.base.job_env import Failure
 from runspec_agent.store.folder import FolderBucket
+from runspec_agent.store.manifest import parsed
 from runspec_agent.transfer import inputs
 from runspec_agent.transfer.output_saver import Saver
 from runspec_jobs.engine.outputs.layout import Layout
@@ -104,6 +105,22 @@ def test_a_copy_has_links_modes_times_empty_folders_and_odd_names(tmp_path: Path
     inputs.get(store(tmp_path / "two"), mount, str(there))
 
     assert describe(there) == describe(made)
+
+
+@pytest.mark.parametrize("path", [".runspec", ".runspec/deep/x"])
+def test_a_copy_lists_what_has_our_name_as_lost(tmp_path: Path, path: str) -> None:
+    """It is in outputs that were saved as a tar; a manifest that lists it as a file could not be read."""
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made/a").write_text("1")
+    save(store(tmp_path / "one"), tmp_path / "made")
+    (file,) = saved(tmp_path / "one")
+
+    bundle = SavesBundle.of([file, file._replace(path=path)], by_part)
+
+    (text,) = bundle.small.values()
+    made = parsed(text, "the manifest")
+    assert made.shape.lost == {path: "runspec itself uses this name"}
+    assert [*made.files] == ["a"]
 
 
 def test_a_task_that_has_saved_nothing_has_an_empty_folder(tmp_path: Path) -> None:
