@@ -102,6 +102,7 @@ def test_tasks_get_the_way_out_of_this_machine_and_the_address_of_their_node(
     assert {"export RUNSPEC_HOST=127.77.0.4", "export CUDA_VISIBLE_DEVICES=0,1"} <= told
 
 
+@pytest.mark.process
 def test_a_machine_without_slurm_gets_the_packages_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
