@@ -295,13 +295,14 @@ def test_a_folder_that_became_a_file_is_told(sent: Sent, tmp_path: Path) -> None
     assert shot.wrong() == [f"{tmp_path / 'file'}: Not a directory"]
 
 
-def test_a_link_of_our_name_to_a_folder_is_a_link_like_others(folder: Path) -> None:
+def test_a_link_of_our_name_to_a_folder_is_lost_and_its_folder_is_not(folder: Path) -> None:
     (folder / "c").mkdir()
     (folder / ".runspec").symlink_to("c")
 
     found = look(os.path.realpath(folder))
 
-    assert (list(found.shape.links), found.hidden) == ([".runspec"], {})
+    assert ([*found.shape.links], [*found.shape.lost], found.hidden) == ([], [".runspec"], {})
+    assert [*found.shape.folders] == ["c"]
 
 
 def test_two_writes_in_one_tick_of_the_clock_are_both_seen(
