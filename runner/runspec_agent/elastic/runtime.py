@@ -202,15 +202,15 @@ class Torchrun(Program):
         if code is not None:
             self._turn = None
         elif self._stop_at is not None:
-            self._hurry(time.monotonic() - self._stop_at, self.child.pid)
+            self._hurry(time.monotonic() - self._stop_at, self.child)
         return code
 
-    def _hurry(self, waited_s: float, pid: int) -> None:
+    def _hurry(self, waited_s: float, child: Child) -> None:
         """Kill the workers when their grace period is over, and then torchrun (it is started again) if needed."""
         if waited_s > self.grace_s + LATE_S:
-            self.kill()
+            child.kill()  # the next look takes its exit code, and kills what it leaves
         elif waited_s > self.grace_s:
-            for worker in process.descendants(pid):
+            for worker in process.descendants(child.pid):
                 try:
                     os.kill(worker, signal.SIGKILL)
                 except OSError:  # it has already ended

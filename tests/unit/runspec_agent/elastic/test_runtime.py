@@ -53,6 +53,19 @@ engine.start(Turn(2, 0, ["127.0.0.1"], 4711), env)
 print(engine.child.pid == first)
 engine.kill()
 """
+GIVES_UP = """
+from runspec_agent.elastic import runtime
+runtime.LATE_S, engine.grace_s = 0.2, 0.2
+engine.start(turn, env)
+while not os.path.exists(os.path.join(folder, "begun")):
+    time.sleep(0.01)
+engine.stop()
+code = None
+while code is None:
+    code = engine.look()
+    time.sleep(0.01)
+print(code)
+"""
 STAYS = ': >"$1/begun"; exec sleep 60'
 ENDS_ONCE = '[ -e "$1/begun" ] && exec sleep 60; : >"$1/begun"; exit 1'
 SAYS = """
@@ -113,3 +126,11 @@ def test_a_generation_whose_port_was_taken_is_tried_again(
 def test_a_generation_ends_at_once_while_torchrun_starts(tmp_path: Path) -> None:
     """It has no workers yet, and starts none of a generation that is over: the same torchrun serves the next one."""
     assert drive(STOPS_EARLY, tmp_path, STAYS) == "143 None\nTrue\n"
+
+
+@pytest.mark.process
+def test_a_torchrun_that_stays_after_its_workers_is_killed(tmp_path: Path) -> None:
+    """Else its node would hold up all others for ever; for the next generation, there is another one."""
+    told = """echo '{"generation": 0, "met": true}' >"$1/stopped.json";"""
+
+    assert drive(GIVES_UP, tmp_path, told + STAYS) == "137\n"
