@@ -156,6 +156,19 @@ def test_a_job_that_is_listed_late_is_ended_too() -> None:
     assert (world.ended, world.listed) == ([("b", SECOND)], 2)
 
 
+def test_a_job_that_was_listed_is_not_looked_for_again() -> None:
+    """A list of the jobs of a queue may have many pages."""
+    world = World({"a": {"status": "RUNNING", "createdAt": 1}})
+    own = jobs(world)
+    Reconciler(own).reconcile(RUN)
+    listed = world.listed
+
+    job = own.job(RUN)
+
+    assert job is not None and job["jobId"] == "a"
+    assert world.listed == listed
+
+
 def test_jobs_that_have_ended_are_left_alone() -> None:
     world = World({"a": {"status": "SUCCEEDED"}, "b": {"status": "FAILED", "createdAt": 1}})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -10,6 +11,7 @@ from botocore.exceptions import ClientError
 
 from runspec_aws.setup import client
 from runspec_aws.setup.client import connect
+from runspec_aws.setup.marks import read_marks
 from runspec_aws.setup.options import AwsSetup
 from runspec_aws.setup.steps import MARK, plan
 from runspec_jobs.accounts import setup_engine
@@ -110,6 +112,35 @@ def test_an_endpoint_that_was_not_deleted_is_an_error(monkeypatch: pytest.Monkey
 
     with pytest.raises(RemoteError, match="vpce-1: it is not yours to delete"):
         connect(AwsSetup(), SURVEY, "aws-batch-abc123").call(undo)
+
+
+@pytest.mark.parametrize(
+    ("operation", "params", "asked"),
+    [
+        ("delete_subnet", {"SubnetId": "subnet-1"}, {"SubnetIds": ["subnet-1"]}),
+        (
+            "delete_vpc_endpoints",
+            {"VpcEndpointIds": ["vpce-1"]},
+            {"VpcEndpointIds": ["vpce-1"]},
+        ),
+    ],
+)
+def test_the_tags_of_a_part_of_a_network_are_read_by_its_id(
+    operation: str, params: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    """EC2 describes by lists of ids; it deletes endpoints by lists as well, and all else by one id."""
+    seen: list[dict[str, Any]] = []
+
+    def describe(**given: Any) -> dict[str, Any]:
+        seen.append(given)
+        tagged = [{"Tags": [{"Key": MARK, "Value": "aws-batch-abc123"}]}]
+        return {"Subnets": tagged, "VpcEndpoints": tagged}
+
+    ec2 = SimpleNamespace(describe_subnets=describe, describe_vpc_endpoints=describe)
+    place: Any = SimpleNamespace(session=SimpleNamespace(look=lambda service: ec2))
+
+    assert read_marks(place, Request("ec2", operation, params)) == {MARK: "aws-batch-abc123"}
+    assert seen == [asked]
 
 
 @pytest.mark.parametrize("roles", [[], [{"RoleName": "theirs"}]])

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from runspec_agent.base.job_env import Failure
 from runspec_agent.store.base import Bucket
 from runspec_agent.usage.background import LEAVE_S, Usage, key
-from runspec_agent.usage.meter import EVERY_S, Meter, OwnUsage
+from runspec_agent.usage.meter import EVERY_S, Meter, OwnUsage, memory_bytes
 from runspec_agent.usage.process_table import ProcessTable
 from runspec_jobs.machines.usage import read_usage
 from tests.support.wait import until
@@ -129,3 +131,28 @@ def test_processor_time_and_memory_are_those_of_a_process() -> None:
     assert found is not None
     assert found.memory_bytes >= len(held)
     assert found.cpu_s == pytest.approx(sum(os.times()[:4]), abs=0.5)
+
+
+def test_the_usage_of_a_node_is_that_of_the_process_that_measures_it() -> None:
+    """And of all below it, but not of the whole machine."""
+    assert OwnUsage().pid == os.getpid()
+
+
+def test_the_memory_of_a_machine_is_what_its_kernel_has() -> None:
+    total = re.search(r"^MemTotal: +([0-9]+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
+
+    assert total is not None
+    assert memory_bytes() == pytest.approx(int(total[1]) * 1024, rel=0.05)
+
+
+def test_the_disk_of_a_node_has_a_size_and_a_part_that_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = SimpleNamespace(f_blocks=100, f_bfree=70, f_frsize=4096)
+    monkeypatch.setattr(os, "statvfs", lambda folder: space)
+    node = Meter(str(tmp_path), {"PATH": "/nowhere"}, "n", 0.0)
+
+    node.sample(0.0, 1)
+
+    assert node.series.about["disk_bytes"] == 100 * 4096
+    assert [point.disk_bytes for point in node.series.points] == [30 * 4096]

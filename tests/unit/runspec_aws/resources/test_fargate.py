@@ -67,6 +67,19 @@ def test_a_task_has_a_public_address_where_the_profile_asks_for_one(
     assert container["networkConfiguration"] == {"assignPublicIp": given}
 
 
+@pytest.mark.parametrize(("cluster", "given"), [({}, None), ({"disk": "100GiB"}, 100)])
+def test_a_task_has_the_disk_that_the_spec_asks_for(
+    cluster: dict[str, Any], given: int | None
+) -> None:
+    """https://docs.aws.amazon.com/batch/latest/APIReference/API_EphemeralStorage.html"""
+    options = AwsOptions.model_validate({**PROFILE, "fargate": True})
+
+    steps = {step.id: step for step in PROVIDER.plan(spec(cluster=cluster), "a-b1", Facts(options))}
+
+    container = steps["definition"].do.params["containerProperties"]
+    assert container.get("ephemeralStorage", {}).get("sizeInGiB") == given
+
+
 def test_a_region_has_its_own_prices() -> None:
     # 0.25 x 0.04656 + 0.5 x 0.00511
     (size,) = offered({}, region="eu-west-2").machines

@@ -164,3 +164,12 @@ def test_parts_of_large_files_are_hashed_once_when_they_are_read(
 def test_a_store_that_never_had_an_upload_has_none() -> None:
     """rclone's, for one, says so with an error."""
     assert multipart.unfinished(session(S3({})), "k") == []
+
+
+def test_parts_of_uploads_that_nobody_goes_on_with_are_dropped() -> None:
+    """They cost as much as a complete object."""
+    s3 = S3({1: b"x"})
+
+    multipart.drop(session(s3), "k")
+
+    assert s3.aborted == ["u"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,3 +40,33 @@ def test_a_run_of_which_nothing_is_found_does_not_count_as_ended(
         rescue.destroy(record, Damaged("it is cut off"), Reporter())
 
     assert "runspec destroy job-abc234 --forget" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_cancel_deletes_nothing_of_a_damaged_run_and_destroy_deletes_all(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, delete: bool
+) -> None:
+    ended: list[tuple[str, bool]] = []
+
+    class Ending(Service):
+        def end_by_id(self, run: str, texts: Any, *, delete: bool) -> bool:
+            ended.append((run, delete))
+            return True
+
+    def refuse(wait: Any) -> Any:
+        raise Damaged("its journal, too")
+
+    monkeypatch.setattr(registry, "load", lambda name: Ending())
+    folder = tmp_path / "job-abc234"
+    folder.mkdir()
+    record: Any = SimpleNamespace(
+        run="job-abc234",
+        plan=SimpleNamespace(provider="fake", steps=()),
+        folder=folder,
+        open_journal=refuse,
+    )
+
+    (rescue.destroy if delete else rescue.cancel)(record, Damaged("it is cut off"), Reporter())
+
+    assert ended == [("job-abc234", delete)]
+    assert folder.exists() != delete

@@ -84,3 +84,11 @@ def test_the_installed_library_checks_a_configuration(tmp_path: Path) -> None:
     said = discover.ask(tmp_path / "own" / "bin" / "python", [{}])
     assert said is not None and said["version"] == VERSION and said["problems"][0]
     assert len(told) == 1
+
+
+@pytest.mark.process
+def test_an_installation_that_fails_is_told_by_the_last_line_of_uv() -> None:
+    install.run_uv("sh", "-c", "exit 0")
+
+    with pytest.raises(Unavailable, match="cannot be installed: no such wheel"):
+        install.run_uv("sh", "-c", "echo resolving >&2; echo no such wheel >&2; exit 1")
