@@ -57,6 +57,8 @@ def test_the_kind_of_job_decides_tasks_nodes_and_arrays(
         ({"image": "a:1"}, "auto", [], "none"),
         ({"image": "a:1"}, "apptainer", ["podman"], "apptainer"),
         ({"image": "localhost/a:1", "requirements": ["six"]}, "auto", ["podman"], "none"),
+        ({"image": "localhost/a:1"}, "auto", ["podman"], "podman"),
+        ({"image": "a:1", "requirements": ["six"]}, "auto", ["podman"], "podman"),
     ],
 )
 def test_the_image_the_profile_and_the_cluster_decide_the_engine(

@@ -86,6 +86,23 @@ def check(
     return [conflict.message for conflict in found]
 
 
+@pytest.mark.parametrize("endpoint", [None, "own.westeurope.batch.azure.com"])
+def test_the_settings_get_the_address_of_the_account(
+    monkeypatch: pytest.MonkeyPatch, endpoint: str | None
+) -> None:
+    """As the service says it; otherwise, as it is named by default."""
+    names = Names(BatchSetup(), SURVEY)
+    answer = {"properties": {"accountEndpoint": endpoint} if endpoint else {}}
+    manager = SimpleNamespace(send=lambda *request: (200, answer))
+    monkeypatch.setattr(client, "Manager", lambda _: manager)
+    steps = {step.do.params["path"]: step.do for step in plan(BatchSetup(), SURVEY, SETUP).steps}
+
+    made = client.connect(BatchSetup(), SURVEY, SETUP).call(steps[names.batch])
+
+    usual = f"{names.batch.rpartition('/')[2]}.westeurope.batch.azure.com"
+    assert made == {"url": f"https://{endpoint or usual}"}
+
+
 def test_a_whole_setup_without_anything_of_others_may_be_undone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
