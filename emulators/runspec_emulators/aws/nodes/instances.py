@@ -67,6 +67,7 @@ def _size(answer: Mapping[str, Mapping[str, object]]) -> Size:
     )
 
 
+@cache
 def types(named: str) -> tuple[str, ...]:
     """Return the types that a type, a family or a choice of Batch stands for; an unknown one is itself."""
     families = CHOSEN_BY_BATCH.get(named, (named,))
