@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ OWN = ("account_profile", "queue", "reservation")  # settings that refer to a re
 @contextlib.contextmanager
 def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Emulation]:
     """Start moto's server and the emulator of Batch and Logs; yield how to reach them."""
-    import moto  # noqa: F401 - fail now if moto is missing, and not in the server
+    if find_spec("moto") is None:  # only its server imports it, whose error would come late
+        raise ModuleNotFoundError("No module named 'moto'", name="moto")
 
     from runspec_emulators.aws.region import Objects, Region
     from runspec_emulators.frame.containers import confinement_notes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ BELOW = ", and absolute paths of the spec lie below the job's folder"
 @contextlib.contextmanager
 def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Emulation]:
     """Start the emulator of Kubernetes, and moto's S3 as the store; yield how to reach them."""
-    import moto  # noqa: F401 - fail now if moto is missing, and not in the server
+    if find_spec("moto") is None:  # only its server imports it, whose error would come late
+        raise ModuleNotFoundError("No module named 'moto'", name="moto")
 
     from runspec_emulators.aws.region import KEYS, Objects
     from runspec_emulators.frame.containers import confinement_notes

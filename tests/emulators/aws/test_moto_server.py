@@ -39,3 +39,16 @@ print({dispatcher.get_backend_for_host("s3.eu-west-1.amazonaws.com") for _ in ra
 """  # a process of its own, since the module changes what moto does
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "{'s3'} 1\n", done.stderr
+
+
+def test_only_the_server_imports_moto(tmp_path: Path) -> None:
+    """It takes a sixth of a second, which a rehearsal would spend twice."""
+    program = """
+import pathlib, sys
+from runspec_aws.emulator import stage
+with stage({}, pathlib.Path(sys.argv[1]), "process"):
+    print("moto" in sys.modules)
+"""
+    words = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
