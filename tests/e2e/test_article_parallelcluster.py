@@ -153,7 +153,8 @@ def need_transformers() -> None:
 FOUR = {"launch": "torchrun", "processes_per_node": "4"}
 
 
-@pytest.mark.parametrize("more", [{}, pytest.param(FOUR, marks=pytest.mark.matrix)])
+@pytest.mark.matrix
+@pytest.mark.parametrize("more", [{}, FOUR])
 def test_bert_goes_on_from_its_checkpoint(site: Site, more: dict[str, str]) -> None:
     need_transformers()
     data = site.workspace / "bert"

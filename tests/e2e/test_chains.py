@@ -61,8 +61,8 @@ run: |
     "providers",
     [
         ("aws-batch",) * 3,
-        ("azure-batch",) * 3,
-        ("slurm",) * 3,
+        pytest.param(("azure-batch",) * 3, marks=pytest.mark.matrix),
+        pytest.param(("slurm",) * 3, marks=pytest.mark.matrix),
         pytest.param(("parallelcluster",) * 3, marks=pytest.mark.matrix),
         pytest.param(("azure-batch-ai",) * 3, marks=pytest.mark.matrix),
         ("slurm", "azure-batch", "aws-batch"),

@@ -68,7 +68,7 @@ def applied(made: Path, **changes: Any) -> list[float]:
 
 CHAIN = "horovod/digits.yaml"
 # The others are in the chain of BERT; see `test_article_parallelcluster.py`.
-ELSEWHERE = ("aws-batch", "azure-batch")
+ELSEWHERE = ("slurm", "aws-batch", "azure-batch")
 TRAIN = [
     "python", "${mounts.code}/train.py", "--data", "${mounts.data}", "--out", "${outputs.model}",
     "--dtype", "float64", "--epochs", str(example.EPOCHS),

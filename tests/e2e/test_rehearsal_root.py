@@ -76,7 +76,15 @@ def test_absolute_paths_are_those_of_the_container(
 PRIVATE = ["~", "/tmp", "/var/tmp", "/dev/shm"]
 
 
-@pytest.mark.parametrize("provider", ["azure-batch", "azure-batch-ai", "slurm", "parallelcluster"])
+@pytest.mark.parametrize(
+    "provider",
+    [
+        "azure-batch",
+        "slurm",
+        pytest.param("azure-batch-ai", marks=pytest.mark.matrix),
+        pytest.param("parallelcluster", marks=pytest.mark.matrix),
+    ],
+)
 def test_a_job_changes_nothing_of_this_machine(
     folder: Path, provider: str, capsys: Capture
 ) -> None:

@@ -358,7 +358,7 @@ GROWS = [{"exit_codes": [9], "action": "retry", "memory": {"grow": 2, "most": "1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("nodes", [1, pytest.param(2, marks=pytest.mark.matrix)])
 def test_each_attempt_on_slurm_has_more_memory_up_to_a_bound(project: Project, nodes: int) -> None:
     text = 'echo "task ${sweep.n}: $SLURM_MEM_PER_NODE MiB"; [ "$RUNSPEC_ATTEMPT" -gt 2 ] || exit 9'
     more = {"cluster": {"memory": "50MiB", "nodes": nodes}, "sweep": {"n": [0, 1]}}

@@ -28,6 +28,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield found
 
 
+@pytest.mark.matrix
 def test_a_cluster_is_made_and_deleted(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,7 +124,7 @@ def test_the_program_finds_what_was_asked_for(store: Path, tmp_path: Path, tool:
     [
         ("uv", ["helper<2"], "1.0"),
         ("uv", [], "2.0"),
-        pytest.param("pip", ["helper<2"], "1.0", marks=pytest.mark.slow),
+        pytest.param("pip", ["helper<2"], "1.0", marks=(pytest.mark.slow, pytest.mark.matrix)),
     ],
 )
 def test_build_constraints_reach_the_build(

@@ -137,7 +137,7 @@ def test_a_damaged_record_completes_nothing(runs: Sequence[str]) -> None:
         "runspec plan jo",
     ],
 )
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
+@pytest.mark.parametrize("shell", ["bash", pytest.param("zsh", marks=pytest.mark.matrix)])
 def test_a_tab_takes_little_time_however_many_runs_there_are(
     line: str, shell: str, runs: Sequence[str]
 ) -> None:
