@@ -17,12 +17,12 @@ import pytest
 # `python -m tests.support.dealing_order FILE` writes this table from what `--junitxml FILE` of a whole run says.
 # What came later has a guess from its processor time: 2.5 s for each second, as five workers share two cores.
 LONG = {
-    "e2e/test_article_parallelcluster.py": 200.0,
     "e2e/test_elastic_torch.py": 160.0,
     "e2e/test_aws_spot.py": 160.0,
     "realnames/test_aws.py": 150.0,
     "faults/test_aws.py": 140.0,
     "faults/test_azure.py": 140.0,
+    "e2e/test_article_parallelcluster.py": 150.0,
     "e2e/test_one_field.py": 130.0,
     "faults/test_elastic.py": 130.0,
     "realnames/test_azure.py": 110.0,
@@ -34,7 +34,6 @@ LONG = {
     "e2e/test_podman.py": 90.0,
     "wherever_the_service_fails[aws-batch]": 90.0,
     "runspec_parallelcluster/check/test_validators.py": 80.0,
-    "realnames/test_parallelcluster.py": 75.0,
     "e2e/test_azure_podman.py": 75.0,
     "e2e/test_slurm_cloud.py": 70.0,
     "e2e/test_aws_saved.py": 70.0,
