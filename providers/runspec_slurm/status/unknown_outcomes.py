@@ -94,13 +94,16 @@ def is_killed(task: Task) -> bool:
 def has_failed(task: Task) -> bool:
     """Return whether *task* has failed for good, as Slurm or the record of its end says.
 
-    A task that was told to end has not failed, and one that was preempted may start again.
+    A task that was told to end has not failed, and one that was preempted may start again. A job that Slurm itself
+    has ended, as at its time limit, may have the exit code of one that was told to.
     """
     row = task.row
     if row is None or task.due or row.state not in FAILED:
         return False
     note = task.note(task.attempts, BATCH)
-    return note["code"] not in (0, AGAIN, STOPPED) if note else row.code not in (AGAIN, STOPPED)
+    if note:
+        return not note.get("again") and note["code"] not in (0, STOPPED)
+    return row.state != "FAILED" or row.code not in (AGAIN, STOPPED)
 
 
 def code(task: Task) -> int:

@@ -238,11 +238,11 @@ def test_of_two_machines_that_keep_an_end_the_first_one_counts(
 @pytest.mark.parametrize(
     ("attempts", "most", "before", "counted"),
     [
-        ("1", 2, (), {"0", "3"}),
-        ("2", 2, (), {"3"}),
-        ("2 refused", 2, (), {"0", "3"}),
+        ("1", 2, (), {"0", "3", "5", "6"}),
+        ("2", 2, (), {"3", "5", "6"}),
+        ("2 refused", 2, (), {"0", "3", "5", "6"}),
         ("1", 1, ("1",), {"1"}),
-        ("1", 2, ("0",), {"0", "3"}),
+        ("1", 2, ("0",), {"0", "3", "5", "6"}),
     ],
 )
 def test_tasks_that_were_killed_with_their_agents_count_for_max_failed(
@@ -253,7 +253,11 @@ def test_tasks_that_were_killed_with_their_agents_count_for_max_failed(
     before: tuple[str, ...],
     counted: set[str],
 ) -> None:
-    """Not one that has another attempt, was stopped or told to end, or ended once the limit was reached."""
+    """Not one that has another attempt, was stopped or told to end, or ended once the limit was reached.
+
+    Task 5 has the code that Slurm gives a job that it ends at its time limit, 6 lost its nodes in its last attempt,
+    and 7 has just asked to be requeued.
+    """
     scontrol = "exit 1" if "refused" in attempts else ""
     client, run = with_killed(tmp_path, monkeypatch, 1, scontrol), tmp_path / "runs/job-a1"
     lines = [
@@ -262,10 +266,14 @@ def test_tasks_that_were_killed_with_their_agents_count_for_max_failed(
         KILLED.replace("N/A", "2", 1),
         KILLED.replace("N/A", "3", 1).replace("FAILED", "NODE_FAIL"),
         KILLED.replace("N/A", "4", 1).replace("FAILED", "RUNNING"),
+        KILLED.replace("N/A", "5", 1).replace("|9|0|9|", "|15|0|9|").replace("FAILED", "TIMEOUT"),
+        *(KILLED.replace("N/A", n, 1).replace("|9|0|9|", "|19200|0|9|") for n in "67"),
     ]
+    for number, note in ((6, {"code": 75, "why": "lost"}), (7, {"code": 75, "again": True})):
+        client.store.put(f"runs/job-a1/ends/{number}/1/batch", json.dumps(note).encode())
     squeue = "\n".join(lines).replace("|", queue.BETWEEN)
     (tmp_path / "bin/squeue").write_text(f"#!/bin/sh\necho '{squeue}'\n")
-    record = {"count": 5, "nodes": 1, "attempts": int(attempts[0]), "max_failed": most}
+    record = {"count": 8, "nodes": 1, "attempts": int(attempts[0]), "max_failed": most}
     client.store.put("runs/job-a1/record.json", json.dumps(record).encode())
     client.store.put("runs/job-a1/stop/2", b"")
     for task in before:
