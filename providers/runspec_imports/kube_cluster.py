@@ -79,14 +79,15 @@ def take_rights(pod: ForeignMap, container: ForeignMap, draft: Draft) -> None:
                 source.notes.lose(
                     f"{source.path}.{key}", "the group is that of the user", source.value
                 )
-    if user and not draft.profile.get("host_network"):
+    on_host = bool(draft.profile.get("host_network"))
+    if user and not on_host:
         draft.settings["user"] = user
         return
     if user:
         draft.notes.lose("runAsUser", "pods with hostNetwork run as their image says", pod.value)
     if user == 0:
         draft.notes.add(AS_ROOT, at)
-    if user is not None or not restricted:
+    if user is not None or on_host or not restricted:
         draft.profile["security"] = "none"
     else:
         draft.notes.add(AS_OURS, at)

@@ -446,6 +446,16 @@ def test_a_pod_runs_as_its_image_says_where_it_names_no_user(
     assert [str(said) in note for note in notes] == ([] if said is None else [True])
 
 
+@pytest.mark.parametrize("rights", [{}, {"runAsNonRoot": True}])
+def test_a_pod_in_the_network_of_its_machine_runs_as_its_image_says(rights: dict[str, Any]) -> None:
+    """Runspec refuses `host_network` with a user of ours."""
+    imported = take(make_job({"securityContext": rights}, {"hostNetwork": True}))
+
+    profile = read_profile(imported, "kubernetes")
+    assert (profile["host_network"], profile.get("security")) == (True, "none")
+    assert not [note for note in imported.notes if "user 1000" in note]
+
+
 @pytest.mark.parametrize(
     "resource", ["amd.com/gpu", "aws.amazon.com/neuron", "google.com/tpu", "gpu.intel.com/gpu"]
 )
