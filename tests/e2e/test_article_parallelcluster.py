@@ -177,7 +177,7 @@ SETTINGS = (
     "env.OMP_NUM_THREADS=1",
     "mrpc-bert:outputs=[{name: model, path: /job/model, sync: 1s}]",
 )
-# Two are in the chain of Horovod: see `test_horovod_trains.py`. `test_chains.py` has a chain on Azure Batch.
+# This machine is in `test_horovod_trains.py`, and `test_chains.py` has a chain over Slurm, Azure Batch and AWS Batch.
 ELSEWHERE = ("local", "slurm", "azure-batch")
 
 

@@ -67,7 +67,7 @@ def applied(made: Path, **changes: Any) -> list[float]:
 
 
 CHAIN = "horovod/digits.yaml"
-# The others are in the chain of BERT; see `test_article_parallelcluster.py`.
+# AWS Batch is in the chain of BERT, `test_article_parallelcluster.py`, and all three in one of `test_chains.py`.
 ELSEWHERE = ("slurm", "aws-batch", "azure-batch")
 TRAIN = [
     "python", "${mounts.code}/train.py", "--data", "${mounts.data}", "--out", "${outputs.model}",

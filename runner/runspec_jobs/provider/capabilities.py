@@ -225,6 +225,8 @@ class SupportsReconcile(Protocol):
     def reconcile(self, run: str) -> Sequence[str]:
         """End what *run* does not need, such as a second job of it, and record what its service will forget.
 
+        Count tasks for `max_failed` that have failed for good and whose agents were killed before they could.
+
         Called after a lost reply, repeatedly while a run is followed or cancelled, and by the command `status`. Must
         send few requests if there is nothing to do, and do nothing for a run that does not exist. Return a line for
         each thing that was ended or started again. Raises the errors of `Client.call`.
