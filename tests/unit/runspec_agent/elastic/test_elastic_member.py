@@ -10,7 +10,7 @@ import pytest
 
 from runspec_agent.base.job_env import USAGE, Failure
 from runspec_agent.elastic.member import Member, timing
-from runspec_agent.elastic.policy import DONE, RUNNING, Bounds, Node, Timing
+from runspec_agent.elastic.policy import DONE, RUNNING, TOO_LONG, Bounds, Node, Timing
 from runspec_agent.store.base import Bucket, connect
 from tests.support.agent.breakable_stores import Way
 
@@ -52,10 +52,9 @@ def make(kind: str, bucket: Bucket) -> Iterator[Make]:
     agents: list[Agent] = []
     fast = Timing.of(0.5, grace_s=2.0)._replace(last_call_s=0.5, lease_s=6.0, limit_s=4.8)
 
-    def one(number: int, least: int = 1, most: int = 3) -> Member:
-        member = Member(
-            connect(), PREFIX, Node(f"{number}", 1, f"h{number}"), Bounds(least, most), fast
-        )
+    def one(number: int, least: int = 1, most: int = 3, limit_s: float = 0.0) -> Member:
+        bounds = Bounds(least, most, limit_s=limit_s)
+        member = Member(connect(), PREFIX, Node(f"{number}", 1, f"h{number}"), bounds, fast)
         agents.append(Agent(member))
         member.start()
         agents[-1].start()
@@ -112,6 +111,18 @@ def test_a_member_comes_and_the_leader_goes(make: Make) -> None:
     eventually(lambda: together([second]))
     assert second.view().leader == "1"
     assert (second.view().why, first.error) == ("h0 is lost", None)
+
+
+def test_the_first_member_whose_time_is_over_ends_the_job(make: Make) -> None:
+    """Also if others have come later, whose time is not over."""
+    members = [make(n, limit_s=5.0) for n in range(2)]
+    eventually(lambda: together(members))
+
+    members[1].overdue()
+
+    eventually(lambda: all(member.view().phase == DONE for member in members))
+    ends = {(member.view().code, member.view().why) for member in members}
+    assert ends == {(TOO_LONG, "timeout: not done after 5 s")}
 
 
 def test_a_store_that_is_silent_stops_the_program_and_no_more(make: Make, way: Way) -> None:
