@@ -78,12 +78,23 @@ def _run(words: Sequence[str]) -> int:
     except OSError as exc:
         if exc.filename is None and _is_of_output(exc):  # from Typer's help
             raise OutputFailed(exc) from exc
+        if isinstance(exc, FileNotFoundError) and _has_no_folder():
+            gone = errors.FileFailed("the current folder was deleted", "go to another: cd ..")
+            return print_error(gone, given)
         named = isinstance(exc.filename, str | bytes) and bool(
             exc.filename
         )  # the file may be a descriptor
         return print_error(_of_file(exc), given) if named else reported(exc, given)
     except Exception as exc:  # noqa: BLE001 - the last handler: a bug is reported without a traceback
         return reported(exc, given)
+
+
+def _has_no_folder() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _is_of_output(exc: OSError) -> bool:

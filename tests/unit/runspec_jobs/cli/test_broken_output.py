@@ -126,3 +126,21 @@ def test_json_is_utf_8_whatever_the_locale(encoding: str) -> None:
     done = subprocess.run(line, capture_output=True, env=env, check=False)
 
     assert json.loads(done.stdout.decode())["error"] == "there is no run 'n\u00f6\u65e5'"
+
+
+@pytest.mark.process
+def test_a_current_folder_that_was_deleted_is_named(tmp_path: Path) -> None:
+    line = 'rmdir "$PWD" && exec "$0" -m runspec_jobs "$@"'
+    done = subprocess.run(
+        ["sh", "-c", line, sys.executable, "init"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 69
+    assert done.stderr.splitlines() == [
+        "runspec: the current folder was deleted",
+        "runspec:   hint: go to another: cd ..",
+    ]
