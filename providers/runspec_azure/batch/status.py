@@ -292,7 +292,7 @@ class Tasks:
         state, info = STATES.get(task["state"], State.WAITING), task.get("executionInfo", {})
         attempts = self.count_attempts(run, task, (number, rank))
         code = info.get("exitCode") if state.terminal else None
-        good = info.get("result", "success") == "success" or reasons.only_a_copy(info)
+        good = _is_good(info)
         if state.terminal and (code or not good):
             state = State.FAILED
         ends = self._ends_of(run)
@@ -393,16 +393,19 @@ class Tasks:
         """Count tasks for `max_failed` that have failed together with their agents."""
         if "max_failed" not in record:
             return
-        ended = [t for t in self.all(run) if _ended(t) and _was_failure(t)]
-        failed = {n.task for n in self._nodes(run, record, ended) if n.state is State.FAILED}
+        failed = {number_of(t) for t in self.all(run) if _ended(t) and _was_failure(t)}
         self.kept.count_failed(run, record, failed, lambda key: self.blobs.put_new(key, b""))
 
 
 def _was_failure(task: Found) -> bool:
     """Return whether the service says that a task has failed by itself."""
     info = task.get("executionInfo", {})
-    failed = info.get("exitCode") or info.get("result", "success") != "success"
-    return bool(failed) and not reasons.was_terminated(task)
+    return bool(info.get("exitCode") or not _is_good(info)) and not reasons.was_terminated(task)
+
+
+def _is_good(info: Found) -> bool:
+    """Return whether the service calls a task a success, but perhaps for a copy of its output."""
+    return info.get("result", "success") == "success" or reasons.only_a_copy(info)
 
 
 def _cancelled(node: NodeStatus) -> NodeStatus:

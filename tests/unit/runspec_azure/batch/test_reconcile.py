@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from runspec_azure.batch.attempts import AGAIN
 from runspec_azure.batch.cleanup import Reconciler
 from runspec_azure.batch.status import Tasks
 from runspec_jobs.provider import State
@@ -30,6 +31,7 @@ class World:
         self.state = {"format": ELASTIC, "phase": phase, "code": 0, "why": ""}
         self.made: list[tuple[str, str]] = []
         self.files: set[str] = set()
+        self.listed = 0
 
     def look(self, operation: str, path: Mapping[str, str], query: Any = None) -> Any:
         assert operation == "Job_Get"
@@ -46,6 +48,7 @@ class World:
         return "/".join(parts)
 
     def listing(self, prefix: str) -> Sequence[Any]:
+        self.listed += 1
         return ()
 
     def names(self, prefix: str) -> Sequence[str]:
@@ -78,13 +81,18 @@ def test_tasks_that_wait_are_ended_when_their_job_is_over_and_not_by_a_read(phas
 def test_tasks_that_were_killed_with_their_agents_count_for_max_failed(
     most: int, counted: str
 ) -> None:
-    """Not one that was stopped or terminated, or that ended when the limit was reached."""
+    """Not one that was stopped or terminated, or that ended when the limit was reached, or only lost a copy.
+
+    Task 3 lost its machines, and had no attempts left: of such ones, `status` asks the store for more.
+    """
     world = World("running")
-    world.record = {"count": 8, "nodes": 1, "pool": "p", "sweep": [], "max_failed": most}
+    world.record = {"count": 9, "nodes": 1, "pool": "p", "sweep": [], "max_failed": most}
     bad: Mapping[str, Any] = {"result": "failure", "exitCode": 137}
     terminated = {"result": "failure", "failureInfo": {"code": "TaskEnded"}}
-    ends = [bad, GOOD, bad, bad, {"result": "failure"}, terminated, bad, {}]
-    states = ["completed"] * 6 + ["running", "active"]
+    lost = {"result": "failure", "exitCode": AGAIN}
+    copy = {"result": "failure", "exitCode": 0, "failureInfo": {"code": "FileUploadMiscError"}}
+    ends = [bad, GOOD, bad, lost, {"result": "failure"}, terminated, copy, bad, {}]
+    states = ["completed"] * 7 + ["running", "active"]
     world.tasks = [
         {"id": f"task-{n:05}", "state": state, "executionInfo": info}
         for n, (state, info) in enumerate(zip(states, ends, strict=True))
@@ -94,7 +102,9 @@ def test_tasks_that_were_killed_with_their_agents_count_for_max_failed(
     for _ in range(2):
         tasks = Tasks(world, world)  # type: ignore[arg-type] # what it asks of both
         assert tasks.status(RUN).state is State.RUNNING
+        listed = world.listed
         tasks.count_failed(RUN, world.record)
+        assert world.listed == listed
 
     failed = sorted(key.rpartition("/")[2] for key in world.files if "/failed/" in key)
     assert "".join(failed) == counted
