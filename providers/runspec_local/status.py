@@ -257,7 +257,10 @@ def outputs(folder: Path) -> list[OutputFile]:
 
 def _opened(path: Path) -> BinaryIO:
     """Open a file; a pipe or a device in its place would be waited for."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError as exc:  # else it would be told of the file that it is copied to
+        raise RemoteError(f"{path} was deleted", "the run may have been destroyed") from exc
     file = open(handle, "rb")  # noqa: SIM115 - the caller closes it
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from runspec_jobs.provider import State
+from runspec_jobs.provider import RemoteError, State
 from runspec_local import status
 from tests.support.requirements import need, need_root
 
@@ -106,3 +107,14 @@ def test_a_try_that_was_not_saved_is_made_good_by_the_next(tmp_path: Path) -> No
     code, told = applied(tmp_path, SPEC % ("", spoilt_at_first) + "retry: {attempts: 2}\n")
 
     assert (code, told["state"]) == (0, "succeeded"), told
+
+
+@pytest.mark.process
+def test_a_saved_file_that_was_deleted_is_not_told_as_one_to_write(tmp_path: Path) -> None:
+    applied(tmp_path, SPEC % ("", ""))
+    (folder,) = (tmp_path / "home").glob("local/runs/*")
+    (file,) = [file for file in status.outputs(folder) if file.kind == "file"]
+    shutil.rmtree(folder / "outputs")
+
+    with pytest.raises(RemoteError, match=r"/[0-9a-f]+-1 was deleted"):
+        file.open()
