@@ -13,6 +13,7 @@ from runspec_emulators.azure_batch.processes import commands
 from runspec_emulators.azure_batch.processes.commands import Command, Ended
 from runspec_emulators.azure_batch.resource import now
 from runspec_emulators.azure_batch.world import World
+from runspec_emulators.frame.folders import list_below
 
 
 def variables(world: World, node: Node) -> dict[str, str]:
@@ -133,7 +134,7 @@ def gone(node: Node) -> None:
     """Take a node's disk away: files are gone with it."""
     if node.start:
         node.start.kill()
-    for path in node.folder(MOUNTS).rglob("*") if node.folder(MOUNTS).exists() else ():
+    for path in list_below(node.folder(MOUNTS)):
         if path.is_symlink():
             path.unlink()
     shutil.rmtree(node.root, ignore_errors=True)

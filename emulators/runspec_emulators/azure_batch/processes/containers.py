@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from runspec_emulators.azure_batch.settings import Settings
 from runspec_emulators.frame.containers import env_options, own_env, run_podman
+from runspec_emulators.frame.folders import list_below
 
 # What a container of several commands does between them.
 WAITS = ["/bin/sh", "-c", "while :; do sleep 60; done"]
@@ -41,7 +42,7 @@ def of(body: Mapping[str, Any]) -> Container | None:
 
 def own(folder: Path) -> None:
     """Let every user write to the folder of a task, whose user may be another one: only root can change the owner."""
-    for at in (folder, *folder.rglob("*")):
+    for at in (folder, *list_below(folder)):
         if not at.is_symlink():
             at.chmod(at.stat().st_mode | 0o777)
 
@@ -132,7 +133,7 @@ def _run(settings: Settings, env: Mapping[str, str], name: str, *arguments: str)
     root = Path(env["AZ_BATCH_NODE_ROOT_DIR"])
     line = [*settings.podman, "run", *arguments, "--name", name]
     line += [*env_options(root / f"{name}.env", env), "--volume", f"{root}:{root}"]
-    for mount in Path(env["AZ_BATCH_NODE_MOUNTS_DIR"]).rglob("*"):
+    for mount in list_below(Path(env["AZ_BATCH_NODE_MOUNTS_DIR"])):
         if mount.is_symlink():
             line += ["--volume", f"{mount.resolve()}:{mount.resolve()}"]
     return line

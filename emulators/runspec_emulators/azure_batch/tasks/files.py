@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import mimetypes
+import os
 import re
 import shutil
 from email.utils import format_datetime
@@ -17,6 +18,7 @@ from runspec_emulators.azure_batch.errors import ServiceError
 from runspec_emulators.azure_batch.nodes import lifecycle
 from runspec_emulators.azure_batch.resource import Response
 from runspec_emulators.azure_batch.world import World
+from runspec_emulators.frame.folders import list_below
 
 RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 READABLE = ("idle", "running", "waitingforstarttask", "starttaskfailed", "offline")
@@ -132,8 +134,8 @@ def listed(world: World, request: Request) -> Response:
     """
     base, url = root(world, request)
     recursive = request.query.get("recursive", "false").lower() == "true"
-    paths = sorted(base.rglob("*") if recursive else base.glob("*"))
-    shown = [described(p, p.relative_to(base).as_posix(), url) for p in paths if p.exists()]
+    paths = sorted(list_below(base) if recursive else base.glob("*"))
+    shown = [described(p, p.relative_to(base).as_posix(), url) for p in paths if os.path.exists(p)]
     kept = [s for s in shown if listing.kept(s, request)]
     return listing.cut(world, request, kept, "files")
 

@@ -16,6 +16,7 @@ from runspec_emulators.batch_ai.jobs.toolkits import Task
 from runspec_emulators.batch_ai.model import Job, Node
 from runspec_emulators.batch_ai.storage.volumes import CannotMount, Volume, expanded, mount
 from runspec_emulators.batch_ai.world import World
+from runspec_emulators.frame.folders import list_below
 
 WEEK = "7.00:00:00"  # constraints.maxWallClockTime: "Default value: 1 week"
 
@@ -165,7 +166,7 @@ class Run:
         self.world.mirror.push(self.world.settings, volumes)
         for node in self.nodes:
             mounts = environment.temp(node, self.job) / "mounts"
-            for link in mounts.rglob("*"):
+            for link in list_below(mounts):
                 if link.is_symlink():
                     link.unlink()
 

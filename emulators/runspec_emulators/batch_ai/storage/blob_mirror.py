@@ -19,6 +19,7 @@ from azure.storage.blob import ContainerClient
 
 from runspec_emulators.batch_ai.settings import Settings
 from runspec_emulators.batch_ai.storage.volumes import CannotMount, Volume
+from runspec_emulators.frame.folders import list_below
 
 CONTROLS = re.compile("[\\x00-\\x1f\\x7f]")  # in a name, Azurite fails with 500 at each list
 VERSION = "2021-12-02"  # a version of the API that every Azurite in use knows
@@ -85,7 +86,7 @@ def files(folder: Path) -> Iterator[Path]:
 
     https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
     """
-    return (file for file in sorted(folder.rglob("*")) if is_text(file) and os.path.isfile(file))
+    return (file for file in sorted(list_below(folder)) if is_text(file) and os.path.isfile(file))
 
 
 def is_text(file: Path) -> bool:
