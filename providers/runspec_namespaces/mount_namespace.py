@@ -169,7 +169,8 @@ def _confine(bound: Sequence[str], confinement: Confinement) -> None:
             os.chmod(kept, 0o1777)  # noqa: S103 - as these folders have it
             call_mount(kept, path, MS_BIND)
     for path, real in confinement.seen.items():
-        if not os.path.lexists(path):
+        # An earlier process leaves an empty folder in its place, and a folder above it may be seen already.
+        if not (os.path.exists(path) and os.path.samefile(path, f"{OLD}{real}")):
             _bind(f"{OLD}{real}", path)
             _forbid_writes(path)
     for path in confinement.homes:

@@ -73,6 +73,25 @@ def test_absolute_paths_are_those_of_the_container(
     assert (code, capsys.readouterr().out) == (0, "I ran\na\n")
 
 
+def test_commands_of_an_environment_find_what_lies_beside_them(
+    folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> None:
+    """An environment among temporary files, as where the home is, has libraries beside its commands."""
+    environment = tmp_path_factory.mktemp("environment")
+    (environment / "bin").mkdir()
+    (environment / "words").write_text("found\n")
+    (environment / "bin" / "tool").write_text('#!/bin/sh\ncat "${0%/*}/../words"\n')
+    (environment / "bin" / "tool").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{environment}/bin:{os.environ['PATH']}")
+
+    image = {"image": "busybox:1"}
+    assert rehearsed(folder, "azure-batch", container=image, run="tool") == 0
+    assert capsys.readouterr().out == "found\n"
+
+
 PRIVATE = ["~", "/tmp", "/var/tmp", "/dev/shm"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,7 @@ def test_srun_starts_ranks_of_one_machine_that_plays_several(
     own_profile().write_text(profile)
     (tmp_path / "world.py").write_text(WORLD)
     (tmp_path / "job.yaml").write_text(MPI.format(mpi=mpi, folder=tmp_path))
+    monkeypatch.setenv("PATH", f"{mpi}/bin:{os.environ['PATH']}")  # which nodes see in any case
     monkeypatch.chdir(tmp_path)
 
     assert run(["rehearse", "job.yaml", "--folder", "kept"]) == 0

@@ -66,8 +66,13 @@ def rootless(folder: Path, *writable: Path) -> list[str]:
 
 
 def seen() -> list[str]:
-    """Return the paths that variables of this process give to jobs, and the folder of whoever rehearses."""
-    return [os.getcwd(), *(path for value in inherited().values() for path in value.split(":"))]
+    """Return the paths that variables of this process give to jobs, and the folder of whoever rehearses.
+
+    Commands of an environment, such as those of conda or of Open MPI, need what lies beside their folder.
+    """
+    paths = [path for value in inherited().values() for path in value.split(":")]
+    beside = (os.path.dirname(path) for path in paths if os.path.basename(path) == "bin")
+    return [os.getcwd(), *beside, *paths]
 
 
 def confinement_notes(folder: Path, below: str = "") -> tuple[bool, list[str]]:
