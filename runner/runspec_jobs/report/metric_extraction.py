@@ -46,7 +46,7 @@ class MetricExtractor:
         if (value := self._found(strip_line(text)[:LINE_CHARACTERS])) is None:
             return
         try:
-            self.numbers.append(float(value))
+            self.numbers.append(_read_number(value))
         except ValueError:
             self._wrong = NO_NUMBER
 
@@ -137,13 +137,20 @@ def _get_values(value: Any, key: str) -> list[Any]:
 def _choose_number(metric: Metric, values: Sequence[Any], nothing: str) -> Measured:
     numbers = []
     for value in values:
-        if isinstance(value, bool):  # which Python takes for a number
-            return Measured(None, NO_NUMBER)
         try:
-            numbers.append(float(value))
+            numbers.append(_read_number(value))
         except (TypeError, ValueError, OverflowError):  # no float is as large as an int may be
             return Measured(None, NO_NUMBER)
     return choose_number(metric, numbers, nothing)
+
+
+def _read_number(value: Any) -> float:
+    """Return *value* as a number. Raises ValueError for what only Python takes for one, such as true and 1_0."""
+    if isinstance(value, bool) or (
+        isinstance(value, str) and (not value.isascii() or "_" in value)
+    ):
+        raise ValueError(value)
+    return float(value)
 
 
 def choose_number(metric: Metric, numbers: Sequence[float], nothing: str) -> Measured:

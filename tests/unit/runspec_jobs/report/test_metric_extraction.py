@@ -147,6 +147,12 @@ def test_a_group_of_a_name_is_the_value() -> None:
     [
         ({"pattern": "a=(.*)"}, "b=1", "no line matches the pattern"),
         ({"pattern": "a=(.*)"}, "a=x", "the text that was found is not a number"),
+        ({"pattern": "a=(.*)"}, "a=1_0", "the text that was found is not a number"),
+        (
+            {"pattern": "a=(.*)"},
+            "a=\N{ARABIC-INDIC DIGIT ONE}",
+            "the text that was found is not a number",
+        ),
         ({"pattern": "a=(.*)"}, "a=1\na=nan", "the number is nan"),
         ({"reader": "mxnet"}, "a", "the log has no mxnet table"),
         ({"reader": "mxnet", "column": "x"}, MXNET, "the mxnet table has no column 'x'"),
@@ -249,7 +255,7 @@ def test_a_file_of_an_output_says_it(
         ("o/m.json", {"key": "name"}, JSON, "the text that was found is not a number"),
         *(
             ("o/m.json", {"key": "a"}, text, "the text that was found is not a number")
-            for text in ('{"a": true}', '{"a": [0.5, false]}', '{"a": null}')
+            for text in ('{"a": true}', '{"a": [0.5, false]}', '{"a": null}', '{"a": "1_0"}')
         ),
         ("o/m.json", {"key": "a"}, "{", "o/m.json is not JSON"),
         ("o/m.json", {"key": "a"}, "[" * 100_000, "o/m.json is not JSON"),
