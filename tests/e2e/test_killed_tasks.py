@@ -44,7 +44,7 @@ def check_killed(jobs: Any, provider: str) -> None:
     states = [node["state"] for node in status["nodes"]]
     assert states == ["failed"] * 2 + ["cancelled"] * 5
     assert (status["state"], status["exit_code"]) == ("failed", 137)
-    assert "max_failed: 2: 2 tasks have failed, and the other 5 were cancelled" in status["reason"]
+    assert "max_failed: 2: 2 tasks have failed, and 5 others were cancelled" in status["reason"]
 
 
 @pytest.mark.slow

@@ -305,7 +305,7 @@ def check_max_failed(jobs: Any, provider: str, **more: Any) -> dict[str, Any]:
     status = ended(jobs, spec(provider, [], (), run=MANY, **sweep, **more))
 
     assert (status["state"], status["exit_code"]) == ("failed", 3)
-    assert "max_failed: 2: 2 tasks have failed, and the other 5 were cancelled" in status["reason"]
+    assert "max_failed: 2: 2 tasks have failed, and 5 others were cancelled" in status["reason"]
     # A busy service may have begun the last one before it was told that none is to begin.
     last = None if status["nodes"][-1]["attempts"] else "max-waiting"
     in_table(provider, status, "max-failed", None, "max-running", None, None, None, last)

@@ -595,5 +595,7 @@ def tell_halted(status: Status, most: int | None) -> Status:
     rest = sum(state is State.CANCELLED for _, state in states)
     if most is None or status.state is not State.FAILED or failed < most or not rest:
         return status
-    said = f"max_failed: {most}: {failed} tasks have failed, and the other {rest} were cancelled"
+    those = "1 task has" if failed == 1 else f"{failed} tasks have"
+    others = "1 other was" if rest == 1 else f"{rest} others were"
+    said = f"max_failed: {most}: {those} failed, and {others} cancelled"
     return status._replace(reason=f"{status.reason}; {said}" if status.reason else said)

@@ -122,7 +122,7 @@ def test_a_task_that_ends_after_others_were_killed_without_a_word_is_canceled() 
     status = fakes.client.state(RUN)
 
     assert [n.state for n in status.nodes] == [State.FAILED, State.FAILED, State.CANCELLED]
-    assert "2 tasks have failed, and the other 1 were cancelled" in status.reason
+    assert "2 tasks have failed, and 1 other was cancelled" in status.reason
 
 
 def test_a_pod_that_its_node_rejects_says_why() -> None:
