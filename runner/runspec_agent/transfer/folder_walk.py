@@ -200,7 +200,9 @@ class _Walk:
         raw = os.readlink(os.path.join(self.folder, path))
         real, target = self._resolved(path, raw)
         if not target:
-            shape.lost[name] = "a link to {}, outside of the output".format(known_as(raw))
+            within = _below(real, self.folder) is not None
+            why = "whose name runspec itself uses" if within else "outside of the output"
+            shape.lost[name] = "a link to {}, {}".format(known_as(raw), why)
             return
         try:
             info = os.stat(real)

@@ -451,6 +451,17 @@ def test_what_has_our_name_is_named_as_lost_whatever_it_is(
     assert sorted(path.name for path in (tmp_path / "back").iterdir()) == ["a", "deep"]
 
 
+def test_a_link_to_what_has_our_name_is_lost_for_that(bucket: Bucket, source: Path) -> None:
+    (source / ".runspec").mkdir()
+    (source / ".runspec/x").write_text("x")
+    (source / "to").symlink_to(".runspec/x")
+
+    assert saved(bucket, source) == []
+
+    why = "a link to .runspec/x, whose name runspec itself uses"
+    assert manifest(bucket).shape.lost["to"] == why
+
+
 # A store that fails
 
 
