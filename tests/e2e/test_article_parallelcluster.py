@@ -131,7 +131,8 @@ def compare(site: Site, name: str, output: str, alone: str, processes: int) -> l
     return steps
 
 
-@pytest.mark.parametrize("taken", [False, pytest.param(True, marks=pytest.mark.matrix)])
+@pytest.mark.matrix
+@pytest.mark.parametrize("taken", [False, True])
 def test_translation_with_four_ranks_is_that_of_one(site: Site, taken: bool) -> None:
     data = site.workspace / "translation"
     site.python("make_numbers.py", str(data), "--train", "1200", "--valid", "20", "--below", "2000")
@@ -217,9 +218,11 @@ def test_pairs_fine_tuning_and_evaluation_are_one_chain_that_goes_on_the_next_da
     """By one field: the chain is cancelled after a checkpoint, and `apply --resume` does the rest alone."""
     shutil.copytree(CODE.parent, tmp_path / "specs", ignore=shutil.ignore_patterns("runspec-pro*"))
     monkeypatch.chdir(tmp_path)
+    # A rehearsal shows its jobs what its own PATH names, also if the cache of tests is among temporary files.
+    monkeypatch.setenv("PATH", f"{torch / 'bin'}:{os.environ['PATH']}")
     settings = [
         *SETTINGS,
-        f"env.PATH={torch / 'bin'}:{os.environ['PATH']}",
+        f"env.PATH={os.environ['PATH']}",
         command("mrpc-pairs", "make_pairs.py", "${outputs.data}", *SIZE),
         command("mrpc-bert", "finetune.py", *fine_tuning("${mounts.data}", "${outputs.model}")),
     ]

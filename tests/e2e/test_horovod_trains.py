@@ -14,13 +14,13 @@ import pytest
 from runspec_emulators.slurm import Machines
 from runspec_jobs.cli.app import run
 from tests.support import horovod_example as example
-from tests.support.providers_of_chains import PROVIDERS, in_all, printed, stand_in, states
+from tests.support.providers_of_chains import PROVIDERS, printed, stand_in, states
 from tests.support.requirements import need
 from tests.support.root import ROOT
 from tests.support.slurm.machine_jobs import Desk, ended
 from tests.support.slurm.shared_cluster import machines as machines  # a fixture
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.matrix]  # Horovod is compiled, for minutes
 
 Capture = pytest.CaptureFixture[str]
 NEAR = 1e-9  # in float64; sums in another order differ by about 1e-15
@@ -67,15 +67,13 @@ def applied(made: Path, **changes: Any) -> list[float]:
 
 
 CHAIN = "horovod/digits.yaml"
-# AWS Batch is in the chain of BERT, `test_article_parallelcluster.py`, and all three in one of `test_chains.py`.
-ELSEWHERE = ("slurm", "aws-batch", "azure-batch")
 TRAIN = [
     "python", "${mounts.code}/train.py", "--data", "${mounts.data}", "--out", "${outputs.model}",
     "--dtype", "float64", "--epochs", str(example.EPOCHS),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("provider", in_all(*PROVIDERS, matrix=ELSEWHERE))
+@pytest.mark.parametrize("provider", PROVIDERS)
 def test_shards_a_smoke_test_training_and_evaluation_are_one_chain(
     made: Path,
     one: list[float],
@@ -103,7 +101,6 @@ def test_shards_a_smoke_test_training_and_evaluation_are_one_chain(
     assert float(right) > 0.5
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize(
     "launch, nodes, each",
     [
@@ -127,7 +124,7 @@ def test_any_number_of_processes_trains_as_one(
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("launch", ["mpi", pytest.param("horovod", marks=pytest.mark.matrix)])
+@pytest.mark.parametrize("launch", ["mpi", "horovod"])
 def test_two_hosts_of_slurm_train_as_one_process(
     made: Path, folder: Path, one: list[float], machines: Machines, launch: str
 ) -> None:
@@ -140,7 +137,6 @@ def test_two_hosts_of_slurm_train_as_one_process(
     assert example.losses(folder / "workspace") == pytest.approx(one, rel=0, abs=NEAR)
 
 
-@pytest.mark.matrix
 def test_the_report_compares_numbers_of_processes(
     made: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

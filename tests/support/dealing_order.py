@@ -49,7 +49,6 @@ LONG = {
     "wherever_the_service_fails[azure-batch]": 45.0,
     "e2e/test_slurm_torn.py": 45.0,
     "e2e/test_elastic_pool.py": 45.0,
-    "e2e/test_horovod_trains.py": 45.0,  # takes longer, but Horovod has to be compiled before
     "e2e/test_slurm_elastic.py": 40.0,
     "e2e/test_elastic_notice.py": 30.0,
 }

@@ -19,7 +19,7 @@ from tests.support.agent import elastic_simulation as worlds
 from tests.support.agent.elastic_schedules import scheduled
 from tests.support.agent.elastic_simulation import Broken, Store
 
-ALL, MANY, BLOCK, FEW = 10_000, 1_000, 500, 200
+ALL, MANY, BLOCK, FEW = 10_000, 500, 500, 200
 BLOCKS = [
     pytest.param(first, marks=() if first < MANY else pytest.mark.matrix)
     for first in range(0, ALL, BLOCK)

@@ -26,7 +26,7 @@ from tests.faults.chosen import ALL
 from tests.support.agent.save_simulation import Broken, Link, World
 
 pytestmark = pytest.mark.slow
-SCHEDULES = 10_000 if ALL else 1000
+SCHEDULES = 10_000 if ALL else 500
 ELASTIC = "runs/r/elastic/0/"
 AT = "runs/r/outputs/out/0/0/"
 Files = Mapping[str, str]
